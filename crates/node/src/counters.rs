@@ -1,4 +1,4 @@
-//! What is known of the network of a running proxy.
+//! Counters and state of a running proxy's network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,52 +11,53 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::self_test::{Record, Verdict};
 
-/// What is known of the node's network: counts for `/metrics`, and what the heartbeats are for.
+/// State of the node's network: counts for `/metrics`, and which listeners need heartbeats.
 #[derive(Debug, Default)]
 pub struct Counters {
     errors: [AtomicU64; Kind::ALL.len()],
-    /// Things that were found missing or changed, and put right.
+    /// Things that were found missing or changed, and repaired.
     pub repairs: AtomicU64,
     failing: AtomicBool,
-    /// Packets that the rules which bring us queries have matched.
+    /// Packets matched by the rules that bring us queries.
     brought: Mutex<Brought>,
-    /// Packets that went past us because nothing was heard of us.
+    /// Packets that bypassed us for lack of heartbeats.
     pub unheard_packets: AtomicU64,
-    /// What was found to stand in the way when it was last looked for.
+    /// How many obstacles the last check found.
     pub obstacles: AtomicU64,
-    /// Another process of our kind that has stayed for longer than a takeover lasts, and what to do about it.
+    /// Another process of our kind that stays for longer than a takeover lasts, and what to do about it.
     pub beside: RwLock<Option<String>>,
-    /// Whether another process of our kind answers in the place of this one.
+    /// Whether another process of our kind answers in place of this one.
     pub aside: AtomicBool,
-    /// The listeners whose rules are listening for heartbeats. Whoever serves them sends some.
+    /// The listeners whose rules need heartbeats, which whoever serves them sends.
     pub heartbeats: RwLock<Vec<SocketAddr>>,
-    /// Whether that heartbeats are not possible has been said.
+    /// Whether the lack of heartbeats has been logged.
     deaf: AtomicBool,
-    /// What the self-test found.
+    /// Self-test results.
     pub self_test: Arc<Record>,
 }
 
-/// How many packets the rules which bring us queries have matched. They count from zero when they are written anew.
+/// Packets matched by the rules that bring us queries. The kernel's counters restart when rules are
+/// rewritten.
 #[derive(Debug, Default)]
 struct Brought {
     last: u64,
     all: u64,
-    /// Without the self-test's, as it was shown.
+    /// The exported count, without the self-test's packets.
     shown: u64,
 }
 
 impl Counters {
-    /// How many errors of a kind there were.
+    /// The number of errors of a kind.
     pub fn errors(&self, kind: Kind) -> u64 {
         self.errors[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Packets that the rules which bring us queries have matched, when they were last looked at, without the self-test's.
+    /// Packets that the rules that bring us queries had matched at the last check, without the self-test's.
     pub fn rule_packets(&self) -> u64 {
         self.brought.lock().shown
     }
 
-    /// Whether something that is wanted could not be done when it was last tried.
+    /// Returns whether anything failed at the last attempt.
     pub fn failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
@@ -65,13 +66,13 @@ impl Counters {
         self.failing.store(!errors.is_empty(), Ordering::Relaxed);
     }
 
-    /// The rules of a plan have been looked after.
+    /// Takes in the outcome of a check of a plan's rules.
     pub(super) fn guarded(&self, plan: &Plan, outcome: &Outcome) {
         if let Some(packets) = outcome.packets {
             let mut brought = self.brought.lock();
             brought.all += packets.checked_sub(brought.last).unwrap_or(packets);
             brought.last = packets;
-            // One of the self-test's may have been answered since the rules were looked at.
+            // A self-test packet may have been answered after the rules were read.
             let others = brought
                 .all
                 .saturating_sub(self.self_test.count(Verdict::Answered));

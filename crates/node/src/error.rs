@@ -1,26 +1,26 @@
-//! What could not be done to the network.
+//! Errors of changing the network.
 
 use std::io;
 
-/// What failed, in the words of node-cache's metrics.
+/// The kind of failure, in the terms of node-cache's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A rule could not be listed, written or deleted.
     Iptables,
     /// Another program held the xtables lock for too long.
     IptablesLock,
-    /// A program did not end in time, and was killed; or the kernel did not answer in time.
+    /// A program did not end in time and was killed, or the kernel did not answer in time.
     Deadline,
-    /// Another process kept the right to change the network, or a stranger took it.
+    /// Another process kept the right to change the network, or another user's process took it.
     Turn,
-    /// The link could not be made, or an address not added.
+    /// The link could not be created, or an address not added.
     InterfaceAdd,
-    /// The link could not be looked at, or something not be taken away.
+    /// The link could not be inspected, or something could not be removed.
     InterfaceCheck,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 6] = [
         Kind::Iptables,
         Kind::IptablesLock,
@@ -43,16 +43,16 @@ impl Kind {
     }
 }
 
-/// Something that could not be done to the network.
+/// A failed change of the network.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Error {
-    /// What failed.
+    /// The kind of failure.
     pub kind: Kind,
     pub(super) text: String,
 }
 
-/// As the system's own kind of error.
+/// Converts an rtnetlink error to the system's error type.
 pub(super) fn io_error(error: rtnetlink::Error) -> io::Error {
     match error {
         rtnetlink::Error::NetlinkError(message) => message.to_io(),

@@ -1,8 +1,8 @@
-//! What other node caches have left on the node: links and rules that nobody takes away any more, since the program that
-//! made them was killed or removed. They are recognized by what these programs write, named, and taken away only when an
-//! operator asks for it. What belongs to an address on which a process listens is alive, and stays in any case.
+//! Links and rules that other node caches left behind because they were killed or removed. They are
+//! recognized by what these programs write, reported, and removed only when an operator asks for it. Whatever
+//! belongs to an address that a process is bound to is in use, and always stays.
 //!
-//! node-cache's own rules about our addresses are not meant here: [`super::rules`] takes them for ours.
+//! node-cache's rules about our own addresses are not covered here: [`super::rules`] treats them as ours.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,25 +15,25 @@ use super::peers::others_hold;
 use super::plan::{Family, Link, Plan};
 use super::{link, rules};
 
-/// Links that such programs make, and who does.
+/// Links that such programs create, and which program does.
 const LINKS: [(&str, Author); 2] = [
     ("nodecache", Author::CorednsNodecache),
-    // Deckhouse's has the same name.
+    // Deckhouse's link has the same name.
     ("nodelocaldns", Author::NodeCache),
 ];
 
 /// A chain of older versions of Deckhouse's module.
 const CHAIN: &str = "NODE-LOCAL-DNS";
 
-/// Whether their rules may be in a chain: all those that we write into, but where packets leave.
+/// Returns whether their rules may be in a chain: in all that we write into, except POSTROUTING.
 fn may_be_theirs((_, chain): &(&str, &str)) -> bool {
     *chain != "POSTROUTING"
 }
 
-/// How many rules contentful's plugin writes for an address.
+/// How many rules contentful's plugin writes per address.
 const NODECACHE_RULES: usize = 8;
 
-/// Who made it.
+/// The program that created something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
     /// Kubernetes' NodeLocal DNSCache.
@@ -54,12 +54,12 @@ impl fmt::Display for Author {
     }
 }
 
-/// Something that another node cache made.
+/// Something that another node cache created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// Who made it, as far as one can tell.
+    /// The program that most likely created it.
     pub author: Author,
-    /// The addresses that it is about.
+    /// The addresses it concerns.
     pub ips: Vec<IpAddr>,
     /// Whether a process is bound to one of them.
     pub is_alive: bool,
@@ -70,17 +70,17 @@ pub struct Leftover {
 enum Thing {
     Link(String),
     Rule(Written),
-    /// With all that is in it.
+    /// With all its rules.
     Chain(Family, &'static str),
 }
 
-/// A rule that is there.
+/// An existing rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Written {
     family: Family,
     table: &'static str,
     chain: String,
-    /// Everything behind `-A CHAIN`, as listed.
+    /// Everything after `-A CHAIN`, as listed.
     arguments: String,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Looks for everything that other node caches have made, beside what the plan keeps itself.
+/// Finds everything that other node caches created, except what the plan manages itself.
 pub async fn find(plan: &Plan) -> Result<Vec<Leftover>, Error> {
     let network = Network::open()?;
     let mut found = Vec::new();
@@ -118,7 +118,7 @@ pub async fn find(plan: &Plan) -> Result<Vec<Leftover>, Error> {
         }
         let is_planned = plan.link.as_ref().is_some_and(|link| link.name == name);
         let is_alive = !others_hold(&ips).is_empty();
-        // A dead one of the planned name becomes ours.
+        // A link of the planned name that nobody uses becomes ours.
         if !is_planned || is_alive {
             found.push(Leftover {
                 author,
@@ -133,7 +133,7 @@ pub async fn find(plan: &Plan) -> Result<Vec<Leftover>, Error> {
     Ok(found)
 }
 
-/// Takes away what is dead. Goes on after errors.
+/// Removes what is not in use. Continues after errors.
 pub async fn remove(leftovers: Vec<Leftover>) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
@@ -155,7 +155,7 @@ pub async fn remove(leftovers: Vec<Leftover>) -> Outcome {
     for thing in &ruled {
         outcome.add(remove_rule(thing).await);
     }
-    // After the rules, by which a second try would know less.
+    // Rules go first: without the links, a second attempt would recognize fewer of them.
     for name in links {
         let link = Link {
             name,
@@ -191,7 +191,7 @@ async fn remove_rule(thing: &Thing) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Rules of both families; `planned` are our addresses, `carried` those of contentful's link.
+/// Finds rules of both families. `planned` are our addresses, `carried` those of contentful's link.
 async fn find_rules(planned: &[IpAddr], carried: &[IpAddr]) -> Result<Vec<Leftover>, Error> {
     let mut found = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -207,7 +207,7 @@ async fn find_rules(planned: &[IpAddr], carried: &[IpAddr]) -> Result<Vec<Leftov
         }
         found.extend(recognize(written, planned, carried));
         for table in ["raw", "nat"] {
-            // Without the chain, listing it fails.
+            // Listing fails if there is no such chain.
             let Ok(lines) = rules::list_chain(family, table, CHAIN).await else {
                 continue;
             };
@@ -221,7 +221,7 @@ async fn find_rules(planned: &[IpAddr], carried: &[IpAddr]) -> Result<Vec<Leftov
     Ok(found)
 }
 
-/// Which of the rules are whose; what they jump to comes after them.
+/// Attributes rules to their authors. The chains they jump to are appended later.
 fn recognize(written: Vec<Written>, planned: &[IpAddr], carried: &[IpAddr]) -> Vec<Leftover> {
     let mut plain: HashMap<(IpAddr, u16), usize> = HashMap::new();
     let mut switched: Vec<IpAddr> = Vec::new();
@@ -275,8 +275,8 @@ fn leftover(author: Author, ips: Vec<IpAddr>, thing: Thing) -> Leftover {
     }
 }
 
-/// What a rule of such a program says: one address, at most one port, and that packets skip connection tracking or are
-/// accepted.
+/// What a rule of such a program says: one address, at most one port, and a target that skips connection
+/// tracking or accepts.
 #[derive(Debug, PartialEq, Eq)]
 struct Facts {
     ip: IpAddr,
@@ -297,7 +297,7 @@ impl Facts {
             }
             None => (arguments.to_string(), None),
         };
-        // As nft lists it, and as legacy iptables does.
+        // nft and legacy iptables list this target differently.
         let plain = plain.replace("-j CT --notrack", "-j NOTRACK");
         let (mut end, mut port, mut target) = (None, None, None);
         let mut for_socket = false;
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn eight_rules_without_comments_are_contentfuls() {
         assert_eq!(authors(&EIGHT, "192.0.2.11", &[]), [Author::CorednsNodecache; 8]);
-        // A rule less could be anybody's, unless the link says whose.
+        // An incomplete set could be anyone's, unless the link says whose.
         assert_eq!(authors(&EIGHT[1..], "192.0.2.11", &[]), []);
         let carried = ["192.0.2.10".parse().unwrap()];
         assert_eq!(

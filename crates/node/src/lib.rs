@@ -1,9 +1,9 @@
-//! The node's network: the link that carries our addresses, and the rules that keep connection tracking
-//! away from queries.
+//! The node's network: the link that carries our addresses, and the rules that keep queries out of connection
+//! tracking.
 //!
-//! [`Plan::of`] says what a configuration wants; [`inspect`] compares that with what is there, [`up`] and
-//! [`down`] change it, any number of times with the same outcome; [`Reconciler`] does so for a running proxy.
-//! What is not ours is never touched: [`link`] and [`rules`] say how they know.
+//! [`Plan::of`] turns a configuration into a plan. [`inspect`] compares the node with it; [`up`] and [`down`]
+//! apply and remove it, and are idempotent. [`Reconciler`] keeps a running proxy's network as planned.
+//! Nothing that is not ours is touched: [`link`] and [`rules`] say how they recognize what is.
 
 mod counters;
 mod error;
@@ -50,16 +50,16 @@ pub use table::HEARTBEAT_PORT;
 use table::Line;
 pub use urgency::Symptom;
 
-/// One thing that is wanted, or not wanted and there.
+/// One part of the plan, or a leftover that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The link, address or rule.
     pub what: String,
-    /// What is wrong with it; nothing: it is as it ought to be.
+    /// What is wrong with it; `None` if it is as planned.
     pub wrong: Option<&'static str>,
 }
 
-/// Compares the network with a plan, and changes nothing.
+/// Compares the network with a plan and changes nothing.
 pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
     let mut add = |what: String, wrong| findings.push(Finding { what, wrong });
@@ -111,7 +111,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// Where somebody listens, the self-test shows whether pods get answers.
+/// Runs the self-test, which shows whether pods get answers, if another process listens.
 async fn inspect_self_test(network: &Network, test: &SelfTest) -> Vec<Finding> {
     let there = network
         .ask(async { self_test::pair::is_there(&network.handle).await.map_err(no_pair) })
@@ -138,7 +138,7 @@ async fn inspect_self_test(network: &Network, test: &SelfTest) -> Vec<Finding> {
     }
 }
 
-/// Makes the network as planned. For a process that serves, there is [`Reconciler`].
+/// Puts the plan in place once. A process that serves uses [`Reconciler`] instead.
 pub async fn up(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
@@ -151,7 +151,7 @@ pub async fn up(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Takes away everything that is planned. Goes on after errors; what stays since others use it is one.
+/// Removes everything that is planned. Continues after errors; what stays because others use it is one.
 pub async fn down(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
@@ -160,7 +160,7 @@ pub async fn down(plan: &Plan) -> Outcome {
     let ips = plan.listening_ips();
     let mut outcome = network.forget(plan.leaving(), ips.clone()).await;
     outcome.extend(network.drop_link(plan).await);
-    // A process that runs has its own use for them.
+    // A running process still uses them.
     match presence::reconciling() {
         None => {
             outcome.extend(network.drop_former(plan).await);
@@ -183,7 +183,7 @@ pub async fn down(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Something is there that was to go.
+/// The error for something that should go but stays.
 fn stays(what: &str, why: &str) -> Error {
     Error {
         kind: Kind::InterfaceCheck,
@@ -191,7 +191,7 @@ fn stays(what: &str, why: &str) -> Error {
     }
 }
 
-/// A plan as text, a line for each thing.
+/// A plan as text, one line per item.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(link) = &self.link {

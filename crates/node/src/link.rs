@@ -1,10 +1,10 @@
 //! The link and its addresses, over rtnetlink.
 //!
-//! A link of the planned name that exists is taken as it is. It is ours to delete when we made it, or
-//! when it looks as node-cache leaves one: a dummy link, or a bridge without ports, with nothing but
-//! single addresses on it. Any other link, `lo` above all, only gets addresses from us, and these bear a
-//! mark by which they are known again. An address that another process is bound to, and that no other link
-//! carries, stays, and the link with it.
+//! An existing link of the planned name is used as it is. We may delete it if we made it, or if it looks like
+//! one that node-cache leaves: a dummy link, or a bridge without ports, with nothing but single addresses on
+//! it. Any other link, above all `lo`, only gets addresses from us, and these carry a mark by which we
+//! recognize them. An address stays, and the link with it, if another process is bound to it and no other
+//! link carries it.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,10 +20,10 @@ use super::error::{Error, Kind, io_error};
 use super::peers::others_hold;
 use super::plan::Link;
 
-/// What we write into the alias of a link that we made.
+/// The alias of a link that we made.
 const ALIAS: &str = "dnsweir";
 
-/// What we write into the protocol field of an address that we added. Kernels before 5.18 drop it.
+/// The protocol field of an address that we added. Kernels before 5.18 ignore it.
 const MARK: AddressProtocol = AddressProtocol::Other(53);
 
 /// A link as it is.
@@ -31,9 +31,9 @@ const MARK: AddressProtocol = AddressProtocol::Other(53);
 pub struct Found {
     index: u32,
     up: bool,
-    /// May be deleted by us.
+    /// We may delete it.
     ours: bool,
-    /// Bears our alias.
+    /// It has our alias.
     made_by_us: bool,
     addresses: Vec<Carried>,
 }
@@ -45,23 +45,23 @@ struct Carried {
     message: AddressMessage,
 }
 
-/// What differs between a link as it is and as it ought to be.
+/// The difference between a link and the plan for it.
 #[derive(Debug)]
 pub struct Difference {
     found: Option<Found>,
-    /// Wanted, and not there.
+    /// Wanted, but not there.
     pub missing: Vec<IpAddr>,
-    /// Wanted and there, without the route by which the kernel takes packets to it. It comes with the address
-    /// and can be deleted without it.
+    /// Wanted and there, but without the local route. The kernel adds the route with the address, but the
+    /// route can be deleted alone.
     pub unrouted: Vec<IpAddr>,
-    /// Ours, and not wanted.
+    /// Ours, but not wanted.
     pub stale: Vec<IpAddr>,
-    /// Would be stale, if another process were not bound to it.
+    /// Would be stale if another process were not bound to it.
     pub spared: Vec<IpAddr>,
 }
 
 impl Difference {
-    /// What stands in the link's way, if anything.
+    /// What is wrong with the link, if anything.
     pub(crate) fn of_link(&self) -> Option<&'static str> {
         match &self.found {
             None => Some("missing"),
@@ -70,25 +70,25 @@ impl Difference {
         }
     }
 
-    /// Whether an address is to be added.
+    /// Returns whether addresses have to be added.
     pub(crate) fn adds(&self) -> bool {
         !self.missing.is_empty() || !self.unrouted.is_empty()
     }
 
-    /// Whether nothing is left of the link's addresses when the stale ones are gone.
+    /// Returns whether removing the stale addresses leaves the link empty.
     fn empties(&self, found: &Found) -> bool {
         let mut addresses = found.addresses.iter();
         addresses.all(|carried| is_automatic(carried.ip) || self.stale.contains(&carried.ip))
     }
 }
 
-/// Compares what is there with what is wanted.
+/// Compares the link with the wanted one.
 pub async fn compare(handle: &Handle, wanted: &Link) -> Result<Difference, Error> {
     let found = find(handle, &wanted.name).await?;
     let addresses = found.as_ref().map_or(&[][..], |found| &found.addresses);
     let missing = wanted.addresses.iter().filter(|ip| !carries(addresses, ip));
     let mut unrouted = Vec::new();
-    // While the link is down, there are no routes; they come when it is set up.
+    // A link that is down has no routes; they come when it is set up.
     if found.as_ref().is_some_and(|found| found.up) {
         for &ip in wanted.addresses.iter().filter(|&ip| carries(addresses, ip)) {
             if !is_routed(handle, ip).await {
@@ -114,7 +114,7 @@ pub async fn compare(handle: &Handle, wanted: &Link) -> Result<Difference, Error
     })
 }
 
-/// Those of a link's addresses that another process is bound to, and that no other link carries.
+/// The addresses that another process is bound to and no other link carries.
 async fn needed_here(handle: &Handle, index: u32, link: &str, ips: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
     let mut held = others_hold(ips);
     if held.is_empty() {
@@ -130,8 +130,8 @@ async fn needed_here(handle: &Handle, index: u32, link: &str, ips: &[IpAddr]) ->
     Ok(held)
 }
 
-/// Makes the link if it is missing, sets it up, and adds the addresses that are missing. Stale addresses
-/// stay. Returns what it did, in words.
+/// Creates the link if it is missing, sets it up, and adds missing addresses. Stale addresses stay. Returns
+/// log lines for what was done.
 pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> Result<Vec<String>, Error> {
     let mut done = Vec::new();
     let (index, up) = match &difference.found {
@@ -144,7 +144,7 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
         }
     };
     if !up {
-        // IPv6 addresses work on links that are up, only.
+        // IPv6 addresses only work on a link that is up.
         let up = handle
             .link()
             .set(LinkUnspec::new_with_index(index).up().build())
@@ -158,7 +158,7 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
             )
         })?;
     }
-    // Taken off and added again, an address has its route.
+    // Removing and re-adding an address restores its route.
     let unrouted = |ip| difference.unrouted.contains(&ip);
     done.extend(take_off(handle, &wanted.name, difference, unrouted).await?);
     for &ip in difference.missing.iter().chain(&difference.unrouted) {
@@ -167,12 +167,12 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
         let attributes = &mut request.message_mut().attributes;
         attributes.push(AddressAttribute::Protocol(MARK));
         if ip.is_ipv6() {
-            // Nobody else has the address on a link without neighbours; detecting that takes a second.
+            // A link without neighbours has no duplicates, and detecting them takes a second.
             attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         match request.execute().await.map_err(io_error) {
             Ok(()) => done.push(format!("added {ip} to {}", wanted.name)),
-            // Someone was faster.
+            // Another process was faster.
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
             Err(why) => {
                 let text = format!("cannot get the address {ip}: {why}");
@@ -183,7 +183,7 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
     Ok(done)
 }
 
-/// Takes stale addresses off the link.
+/// Removes stale addresses from the link.
 pub(crate) async fn tidy(
     handle: &Handle,
     wanted: &Link,
@@ -220,8 +220,8 @@ async fn take_off(
     Ok(done)
 }
 
-/// Takes away what the link carries for us; if it is ours and empty then, the link. Returns what it did, and the addresses
-/// that stay since another process is bound to them.
+/// Removes our addresses from the link, and the link if it is ours and then empty. Returns log lines for what
+/// was done, and the addresses that stay because another process is bound to them.
 pub async fn lower(handle: &Handle, link: &Link) -> Result<(Vec<String>, Vec<IpAddr>), Error> {
     let nothing = Link {
         name: link.name.clone(),
@@ -245,7 +245,7 @@ pub async fn lower(handle: &Handle, link: &Link) -> Result<(Vec<String>, Vec<IpA
     Ok((done, difference.spared))
 }
 
-/// What a link carries that looks as another node cache leaves one.
+/// The addresses of a link that looks as if another node cache left it.
 pub(crate) async fn made_by_others(handle: &Handle, name: &str) -> Result<Option<Vec<IpAddr>>, Error> {
     let found = find(handle, name).await?;
     let theirs = found.filter(|found| found.ours && !found.made_by_us);
@@ -255,8 +255,8 @@ pub(crate) async fn made_by_others(handle: &Handle, name: &str) -> Result<Option
     }))
 }
 
-/// Takes away links that we made under another name and that carry nothing that the wanted one does not: an earlier configuration's, whose
-/// process was killed. Returns what it did, in words.
+/// Deletes links that we made under another name if all their addresses are on the wanted link too: an
+/// earlier configuration's, whose process was killed. Returns log lines for what was done.
 pub(crate) async fn lower_former(handle: &Handle, wanted: &Link) -> Result<Vec<String>, Error> {
     let failed = |why| {
         error(
@@ -288,7 +288,7 @@ pub(crate) async fn lower_former(handle: &Handle, wanted: &Link) -> Result<Vec<S
     Ok(done)
 }
 
-/// Whether a link bears our alias.
+/// Returns whether a link has our alias.
 pub(super) fn is_made_by_us(link: &LinkMessage) -> bool {
     let mut attributes = link.attributes.iter();
     attributes.any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias == ALIAS))
@@ -324,7 +324,7 @@ async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
     let Some(made) = find(handle, name).await? else {
         return Err(error(Kind::InterfaceAdd, name, "disappeared again"));
     };
-    // The alias says whose it is; without it, the link still looks like node-cache's.
+    // The alias marks the link as ours; without it, the link still looks like node-cache's.
     let alias = LinkUnspec::new_with_index(made.index).alias(ALIAS).build();
     let _ = handle.link().set(alias).execute().await;
     Ok(format!("created {kind} {name}"))
@@ -393,7 +393,7 @@ fn carries(addresses: &[Carried], ip: &IpAddr) -> bool {
     addresses.iter().any(|carried| carried.ip == *ip)
 }
 
-/// Whether the kernel would take a packet to the address.
+/// Returns whether the kernel routes the address locally.
 async fn is_routed(handle: &Handle, ip: IpAddr) -> bool {
     let mut lookup = RouteMessage::default();
     (
@@ -404,7 +404,7 @@ async fn is_routed(handle: &Handle, ip: IpAddr) -> bool {
         IpAddr::V6(_) => (AddressFamily::Inet6, 128),
     };
     lookup.attributes.push(RouteAttribute::Destination(ip.into()));
-    // Without any route at all, the answer is an error.
+    // Without any route, the lookup is an error.
     let found = handle.route().get(lookup).execute().try_collect::<Vec<_>>().await;
     found.is_ok_and(|routes| routes.iter().any(|route| route.header.kind == RouteType::Local))
 }
@@ -415,7 +415,7 @@ fn carried(message: AddressMessage) -> Option<Carried> {
     Some(Carried { ip, marked, message })
 }
 
-/// The name that a message about a link bears.
+/// The link's name in a link message.
 pub(super) fn name_of(link: &LinkMessage) -> Option<&str> {
     link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name.as_str()),
@@ -423,7 +423,7 @@ pub(super) fn name_of(link: &LinkMessage) -> Option<&str> {
     })
 }
 
-/// The address that a message about an address is about.
+/// The address in an address message.
 pub(super) fn address_of(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(ip) => Some(*ip),
@@ -437,7 +437,7 @@ pub(super) fn address_of(message: &AddressMessage) -> Option<IpAddr> {
     })
 }
 
-/// The address that a message about a route of a single address is about.
+/// The destination in a route message, if it is an IP address.
 pub(super) fn destination_of(route: &RouteMessage) -> Option<IpAddr> {
     route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(RouteAddress::Inet(ip)) => Some((*ip).into()),
@@ -446,7 +446,7 @@ pub(super) fn destination_of(route: &RouteMessage) -> Option<IpAddr> {
     })
 }
 
-/// Whether the kernel makes up such an address by itself when a link is set up.
+/// Returns whether the kernel assigns this address by itself when a link is set up.
 fn is_automatic(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }

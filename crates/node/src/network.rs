@@ -1,4 +1,4 @@
-//! Access to the kernel: what is planned is put in place and taken away.
+//! Access to the kernel: puts a plan in place and removes it.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,23 +17,23 @@ use super::plan::{Link, Plan, Rule};
 use super::self_test::pair;
 use super::{link, program, rules, table};
 
-/// How the pair of links for the self-test is looked after.
+/// What to do with the pair of links for the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pair {
-    /// What is missing of it is made.
+    /// Create what is missing.
     Whole,
-    /// It is made anew: the one that is there may be an earlier process's, or what fails.
+    /// Recreate it: an existing pair may be an earlier process's, or broken.
     Anew,
 }
 
-/// What the kernel says unasked. It ends when the [`Network`] is no longer open.
+/// Unsolicited kernel messages. The stream ends when the [`Network`] is no longer open.
 pub type News = Pin<Box<dyn Stream<Item = NetlinkPayload<RouteNetlinkMessage>> + Send + Sync>>;
 
 /// Access to the kernel.
 pub struct Network {
     /// For requests.
     pub handle: Handle,
-    /// Reads what the kernel says.
+    /// The task that reads what the kernel sends.
     connection: JoinHandle<()>,
 }
 
@@ -48,7 +48,7 @@ impl Network {
         Network::listen(&[]).map(|(network, _)| network)
     }
 
-    /// The same with news of these groups.
+    /// Like `open`, and subscribes to the news of these groups.
     pub fn listen(groups: &[MulticastGroup]) -> Result<(Network, News), Error> {
         let (connection, handle, messages) =
             rtnetlink::new_multicast_connection(groups).map_err(no_netlink)?;
@@ -59,13 +59,13 @@ impl Network {
         Ok((network, Box::pin(messages.map(|(message, _)| message.payload))))
     }
 
-    /// Whether the kernel can still be asked. One request that cannot be sent ends that, and all that follow fail.
+    /// Returns whether requests are still possible. If one cannot be sent, it and all later ones fail.
     pub fn is_open(&self) -> bool {
         !self.connection.is_finished()
     }
 
-    /// Asks the kernel, and gives up what it does not answer in time. A list whose end did not come, since the connection was closed
-    /// before, looks like one of nothing: nothing that was said since is to be believed.
+    /// Runs a request to the kernel with a deadline. If the connection closes in the middle of a list, the
+    /// list merely looks shorter, so a result is only trusted if the connection is still open.
     pub(crate) async fn ask<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let said = in_time(work).await?;
         match self.is_open() {
@@ -74,7 +74,7 @@ impl Network {
         }
     }
 
-    /// Link and addresses, and the pair of links for the self-test; nothing is taken away.
+    /// Adds link, addresses and the pair of links for the self-test. Removes nothing.
     pub async fn carry(&self, plan: &Plan, pair: Pair) -> Outcome {
         let mut outcome = match &plan.link {
             Some(link) => self.carry_addresses(plan, link).await,
@@ -85,7 +85,7 @@ impl Network {
             match self.ask(async { raised.await.map_err(no_pair) }).await {
                 Ok(true) => outcome.done.push(format!("created {test}")),
                 Ok(false) => {}
-                // Pods get their answers without it.
+                // Pods get answers without it.
                 Err(error) => outcome.untested = Some(error.to_string()),
             }
         }
@@ -98,7 +98,7 @@ impl Network {
             Ok(difference) => difference,
             Err(error) => return error.into(),
         };
-        // From the moment on at which the node has the address, its queries bear it.
+        // The node's queries use the address as their source as soon as it has it, so these rules come first.
         let leaving = plan.leaving();
         if difference.adds() && !leaving.is_empty() {
             match rules::compare(&leaving, &plan.listening_ips()).await {
@@ -110,7 +110,7 @@ impl Network {
         outcome
     }
 
-    /// Rules, and away with what is ours on the link or about `ips`, and not wanted.
+    /// Writes the rules, and removes whatever is ours on the link or about `ips` but not wanted.
     pub async fn guard(&self, plan: &Plan, ips: &[IpAddr]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut ips = ips.to_vec();
@@ -141,19 +141,19 @@ impl Network {
         outcome
     }
 
-    /// No rule that is ours about these addresses remains, except those that are wanted still.
+    /// Removes our rules about these addresses, except the wanted ones.
     pub async fn forget(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
         self.delete(&wanted, ips, |difference| difference).await
     }
 
-    /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know and that are not
-    /// wanted.
+    /// Hands addresses over to a node-cache: removes the rules about them that it does not know and that are
+    /// not wanted.
     pub async fn hand_over(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
         self.delete(&wanted, ips, rules::Difference::without_node_caches)
             .await
     }
 
-    /// Rules and lines about these addresses go, except those that are wanted or that `which` leaves out.
+    /// Removes rules and lines about these addresses, except those that are wanted or left out by `which`.
     async fn delete(
         &self,
         wanted: &[Rule],
@@ -175,7 +175,7 @@ impl Network {
         outcome
     }
 
-    /// The pair of links for the self-test goes.
+    /// Removes the pair of links for the self-test.
     pub(crate) async fn drop_pair(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if plan.self_test.is_some() {
@@ -191,8 +191,8 @@ impl Network {
         outcome
     }
 
-    /// Links go that an earlier configuration called otherwise, of which the planned one carries everything. To be called where no other process
-    /// of our kind looks after them.
+    /// Removes links of an earlier configuration under another name, if the planned link has all their
+    /// addresses. Call this only if no other process of our kind manages them.
     pub(crate) async fn drop_former(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
@@ -201,7 +201,7 @@ impl Network {
         outcome
     }
 
-    /// The addresses go, except those that another process needs, and with the last one the link.
+    /// Removes the addresses, except those that another process needs, and the link with the last of them.
     pub async fn drop_link(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
@@ -217,7 +217,7 @@ impl Network {
     }
 }
 
-/// What differs is put right, and rules of a node-cache that lives are left alone.
+/// Repairs all differences, but leaves a live node-cache's rules alone.
 async fn settle_rules(mut difference: rules::Difference) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.spare(difference.spare());
@@ -225,7 +225,7 @@ async fn settle_rules(mut difference: rules::Difference) -> Outcome {
     outcome
 }
 
-/// The kernel gave us no way to ask it.
+/// The error for a netlink socket that cannot be opened.
 pub(crate) fn no_netlink(error: io::Error) -> Error {
     Error {
         kind: Kind::InterfaceCheck,
@@ -233,7 +233,7 @@ pub(crate) fn no_netlink(error: io::Error) -> Error {
     }
 }
 
-/// Something is wrong with the links for the self-test.
+/// An error of the links for the self-test.
 pub(crate) fn no_pair(error: io::Error) -> Error {
     Error {
         kind: Kind::InterfaceCheck,
@@ -241,7 +241,7 @@ pub(crate) fn no_pair(error: io::Error) -> Error {
     }
 }
 
-/// What the kernel does not answer in time is given up.
+/// Gives up requests that the kernel does not answer in time.
 async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match timeout(program::DEADLINE, work).await {
         Ok(done) => done,

@@ -1,4 +1,4 @@
-//! News of links and addresses, for who waits for one.
+//! News of links and addresses, for tasks that wait for one.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::time::{sleep, timeout};
 use super::error::Error;
 use super::network::{self, Network};
 
-/// Links and addresses come together: how long nothing more must have come.
+/// How long it must be quiet, since links and addresses come together.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Where they come all the time, they are looked at as they are: after so many pieces of news.
+/// After this many messages without a pause, the waiter is woken anyway.
 const MOST: usize = 1000;
 
-/// How long before the kernel is asked again, where it says nothing any more.
+/// How long to wait before a closed netlink socket is reopened.
 const AGAIN: Duration = Duration::from_secs(1);
 
 const GROUPS: [MulticastGroup; 3] = [
@@ -24,19 +24,19 @@ const GROUPS: [MulticastGroup; 3] = [
     MulticastGroup::Ipv6Ifaddr,
 ];
 
-/// Hears of links and addresses that come, change and go.
+/// Watches for links and addresses that come, change and go.
 pub struct News {
     network: Network,
     messages: network::News,
-    /// Some has come that nobody was told of.
+    /// A message has arrived that has not been reported yet.
     untold: bool,
 }
 
 impl News {
-    /// Hears of what happens from now on. It takes no rights.
+    /// Subscribes to changes. Requires no privileges.
     ///
     /// # Errors
-    /// When there is no netlink socket.
+    /// If there is no netlink socket.
     pub fn open() -> Result<News, Error> {
         let (network, messages) = Network::listen(&GROUPS)?;
         Ok(News {
@@ -46,7 +46,7 @@ impl News {
         })
     }
 
-    /// Resolves when something has happened, and no more does. May be dropped and called again.
+    /// Resolves when something changed and it is quiet again. Cancel-safe.
     pub async fn come(&mut self) {
         if !self.untold {
             let _ = self.messages.next().await;

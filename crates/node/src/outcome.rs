@@ -1,26 +1,26 @@
-//! What was done to the network.
+//! The outcome of changing the network.
 
 use std::net::IpAddr;
 
 use super::error::Error;
 
-/// What was done to the network, and what could not be.
+/// What was done to the network, and what failed.
 #[derive(Debug, Default)]
 #[must_use = "errors must reach someone"]
 pub struct Outcome {
-    /// In words, in order.
+    /// Log lines, in order.
     pub done: Vec<String>,
     /// Everything that failed.
     pub errors: Vec<Error>,
-    /// Why heartbeats are not listened for, where they are wanted: the rules hold as long as a socket is there.
+    /// Why heartbeats are not supported, where wanted: rules then hold as long as a socket exists.
     pub shortfall: Option<String>,
-    /// Why there is no self-test, where one is wanted.
+    /// Why there is no self-test, where wanted.
     pub untested: Option<String>,
-    /// Packets that the rules which bring us queries have matched, if they were looked at.
+    /// Packets matched by the rules that bring us queries, if checked.
     pub(super) packets: Option<u64>,
-    /// Packets that went past us because nothing was heard of us, if that was looked at.
+    /// Packets that bypassed us for lack of heartbeats, if checked.
     pub(super) unheard: Option<u64>,
-    /// The addresses that were left alone, with the rules about them, since another process is bound to them.
+    /// Addresses left alone, with their rules, because another process is bound to them.
     pub spared: Vec<IpAddr>,
 }
 
@@ -32,7 +32,7 @@ impl Outcome {
         }
     }
 
-    /// And what another change has done.
+    /// Adds the outcome of another change.
     pub fn extend(&mut self, other: Outcome) {
         self.done.extend(other.done);
         self.errors.extend(other.errors);

@@ -1,8 +1,8 @@
-//! Other processes that reconcile the same node: a predecessor that ends, a successor that begins.
+//! Other processes that manage the same node: a predecessor that ends, a successor that starts.
 //!
-//! Two questions, and nothing else: may I touch the network now ([`Turns`]), and does someone else listen
-//! where I did ([`others_listen`], [`others_answer`]), or is bound to an address that I would take away ([`others_hold`])?
-//! docs/decisions/0005-handover.md says why they are asked this way.
+//! Answers two questions only: may we change the network now ([`Turns`]), and does another process listen
+//! where we did ([`others_listen`], [`others_answer`]), or is it bound to an address that we would remove
+//! ([`others_hold`])? docs/decisions/0005-handover.md says why in this way.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,36 +19,37 @@ use tokio::time::{sleep, timeout};
 use super::error::{Error, Kind};
 use crate::netstat::{self, Protocol};
 
-/// An abstract name: it lives in the network namespace, as do the links and rules it stands for, and
-/// goes with the process that holds it, however that ends.
+/// An abstract name: it belongs to the network namespace, as do the links and rules it stands for, and
+/// disappears with the process that holds it, however that ends.
 const NAME: &[u8] = b"dnsweir-node";
 
-/// How long to wait for others. Nobody works that long, unless stopped in the middle of it.
+/// How long to wait for others. A turn never takes that long unless its holder is stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before asking again whom one cannot wait for.
+/// How long to wait before retrying when the holder cannot be waited for.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// The right to change the network. One process has it at a time, as far as [`Turns::take`] can see to it.
+/// The right to change the network. One process has it at a time, except as [`Turns::take`] says.
 pub struct Turn {
     _held: Option<UnixListener>,
 }
 
-/// Gives turns.
+/// Acquires turns.
 #[derive(Default)]
 pub struct Turns {
-    /// Somebody has it and did not give it back in time: nobody waits for that again.
+    /// The last wait timed out: the next call does not wait again.
     given_up: bool,
 }
 
 impl Turns {
-    /// Waits until nobody else has it. It is taken without the right, and the error says so, when
+    /// Waits until no other process has the turn. The caller proceeds without it, and gets an error that says
+    /// so, when
     ///
-    /// - [`PATIENCE`] has passed, since a process that is stopped would keep the node from being repaired;
-    /// - who has it is neither root nor who we are, since an abstract name is anybody's to take.
+    /// - [`PATIENCE`] has passed, since a stopped process would otherwise keep the node from being repaired;
+    /// - the holder is neither root nor our own user, since any process can take an abstract name.
     pub async fn take(&mut self) -> (Turn, Option<Error>) {
         let patience = if self.given_up { Duration::ZERO } else { PATIENCE };
-        // The first look is not waited for.
+        // The first attempt is outside the timeout, which may be zero.
         let waited = match bind() {
             Ok(Some(held)) => Ok(Ok(held)),
             Ok(None) => timeout(patience, wait()).await,
@@ -79,13 +80,13 @@ fn bind() -> io::Result<Option<UnixListener>> {
     }
 }
 
-/// Waits for whoever has it.
+/// Waits for the holder to let go.
 async fn wait() -> Result<UnixListener, String> {
     loop {
         if let Some(held) = bind().map_err(|error| error.to_string())? {
             return Ok(held);
         }
-        // Nobody accepts the connection; it breaks when the holder lets go, which ends the read.
+        // The connection is never accepted. It breaks when the holder lets go, which ends the read.
         match connect(NAME).await {
             Ok(mut holder) => {
                 if let Some(stranger) = stranger(&holder).map_err(|error| error.to_string())? {
@@ -95,33 +96,33 @@ async fn wait() -> Result<UnixListener, String> {
                 }
                 let _ = holder.read(&mut [0]).await;
             }
-            // It has just let go, or too many wait already.
+            // The holder has just let go, or too many processes are waiting already.
             Err(_) => sleep(AGAIN).await,
         }
     }
 }
 
-/// Connects to an abstract name.
+/// Connects to an abstract socket name.
 pub(super) async fn connect(name: &[u8]) -> io::Result<UnixStream> {
     let name = [b"\0", name].concat();
     UnixStream::connect(std::path::Path::new(std::ffi::OsStr::from_bytes(&name))).await
 }
 
-/// Who is at the other end, if that is neither root nor the user of this process: abstract names are anybody's to take, and to connect to.
+/// The peer's user, if it is neither root nor ours: any process can take an abstract name, or connect to one.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let user = stream.peer_cred()?.uid();
     Ok((user != 0 && user != netstat::own_user()).then_some(user))
 }
 
-/// Who listened on an address over TCP before we did.
+/// The processes that listened on an address over TCP before we did.
 pub struct Predecessors {
     address: SocketAddr,
-    /// Of their sockets.
+    /// Inodes of their sockets.
     inodes: HashSet<u64>,
 }
 
 impl Predecessors {
-    /// Looks, before we listen there.
+    /// Records them. Call this before listening on the address.
     pub fn of(address: SocketAddr) -> Predecessors {
         Predecessors {
             address,
@@ -129,12 +130,13 @@ impl Predecessors {
         }
     }
 
-    /// Where they listened.
+    /// The address they listened on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether another process has begun to listen there since: a successor, which answers for both of us.
+    /// Returns whether another process has started to listen there since: a successor, which answers for both
+    /// of us.
     pub fn have_been_followed(&self) -> bool {
         let now = tcp_listeners(self.address);
         let mut unknown = now.difference(&self.inodes).peekable();
@@ -145,7 +147,7 @@ impl Predecessors {
     }
 }
 
-/// Inodes of the listeners of an address.
+/// The inodes of an address's listeners.
 fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
     let bound = netstat::bound(Protocol::Tcp).into_iter();
     bound
@@ -154,14 +156,14 @@ fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
         .collect()
 }
 
-/// Those of the addresses on which a socket that is not ours takes queries, bound to exactly that.
+/// The addresses on which another process's socket takes queries, bound to exactly that address and port.
 pub(crate) fn others_listen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let others = of_others(&[Protocol::Udp]);
     let taken = |address: &&SocketAddr| others.iter().any(|one| one.address == **address);
     addresses.iter().filter(taken).copied().collect()
 }
 
-/// Whether sockets that are not ours are bound to each of these addresses, and take what is sent there.
+/// Returns whether other processes' sockets are bound to each of these addresses and take what is sent there.
 pub fn others_answer(sockets: &[(SocketAddr, Protocol)]) -> bool {
     [Protocol::Udp, Protocol::Tcp].into_iter().all(|protocol| {
         let mut wanted = sockets.iter().filter(|(_, of)| *of == protocol).peekable();
@@ -172,8 +174,7 @@ pub fn others_answer(sockets: &[(SocketAddr, Protocol)]) -> bool {
     })
 }
 
-/// Those of the addresses to which a socket that is not ours is bound, on whichever port: taken away, they would
-/// be missed.
+/// The addresses to which another process's socket is bound, on any port: that process still needs them.
 pub(crate) fn others_hold(ips: &[IpAddr]) -> Vec<IpAddr> {
     if ips.is_empty() {
         return Vec::new();
@@ -183,7 +184,7 @@ pub(crate) fn others_hold(ips: &[IpAddr]) -> Vec<IpAddr> {
     ips.iter().filter(held).copied().collect()
 }
 
-/// Who is bound to an address, in words.
+/// Describes the process that is bound to an address.
 pub fn holder(ip: IpAddr) -> String {
     let others = of_others(&[Protocol::Udp, Protocol::Tcp]);
     match others.iter().find(|one| one.address.ip() == ip) {
@@ -192,7 +193,7 @@ pub fn holder(ip: IpAddr) -> String {
     }
 }
 
-/// Sockets of other processes that take what anybody sends.
+/// Other processes' sockets that take packets from any sender.
 fn of_others(protocols: &[Protocol]) -> Vec<netstat::Bound> {
     let own = netstat::own_sockets();
     let bound = protocols.iter().flat_map(|protocol| netstat::bound(*protocol));
@@ -241,7 +242,8 @@ mod tests {
         assert_eq!(tcp_listeners(address).len(), 0);
     }
 
-    /// Runs in a network namespace of its own, where nobody else has a turn; without the right to make one, in this one.
+    /// Runs in a new network namespace, where no other process has a turn; in the current one if it may not
+    /// create one.
     fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         let alone = move || {
             // SAFETY: takes a number and changes this thread only.
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn who_keeps_it_is_waited_for_once() {
         aside(|| {
-            // Real clocks are not waited for: nobody but these tasks can do anything.
+            // Does not wait on real clocks: only these tasks can act.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let held = bind().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What a configuration wants of the node: a pure function, so that it can be shown before it is done.
+//! What a configuration needs on the node. A pure function, so that a plan can be shown before it is applied.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use super::self_test::SelfTest;
 use crate::config::{Config, Node, NodeMode};
 
-/// What node-cache writes beside its rules. In bypass mode ours are the same rules and carry the same words, so that
-/// either program finds what the other left.
+/// The comments of node-cache's rules. In bypass mode our rules are the same and have the same comments, so
+/// that either program finds what the other left.
 const SKIP: &str = "NodeLocal DNS Cache: skip conntrack";
 const ALLOW: &str = "NodeLocal DNS Cache: allow DNS traffic";
 
-/// What we write beside rules in the other modes, so that a node-cache that ends beside us does not take them along.
+/// Our comments in the other modes, so that a node-cache that ends does not remove our rules.
 const OUR_SKIP: &str = "dnsweir: skip conntrack";
 const OUR_ALLOW: &str = "dnsweir: allow DNS traffic";
 const SKIP_FOR_SOCKET: &str = "dnsweir: skip conntrack while a socket takes it";
@@ -20,28 +20,27 @@ const ANSWER_INSTEAD: &str = "dnsweir: without a socket the cluster DNS answers"
 const TRACK: &str = "dnsweir: queries of the node are tracked";
 const LEAVE: &str = "dnsweir: what leaves the node bears its own address";
 
-/// Links, addresses and rules as they ought to be.
+/// The wanted links, addresses and rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The link that carries the addresses, if one is to be kept.
+    /// The link that carries the addresses, if it is managed.
     pub link: Option<Link>,
-    /// The addresses that clients ask, on whichever link, with their ports.
+    /// The addresses and ports that clients query, on whichever link.
     pub listeners: Vec<SocketAddr>,
-    /// In the order in which they are put at the head of their chains.
+    /// In the order in which they are inserted at the head of their chains.
     pub rules: Vec<Rule>,
-    /// Where no rule of iptables could lead to the cluster's DNS.
+    /// For listeners where iptables rules alone cannot lead to the cluster's DNS.
     pub detours: Vec<Detour>,
-    /// How it is tested that pods get answers, if it is.
+    /// The self-test of whether pods get answers, if enabled.
     pub self_test: Option<SelfTest>,
 }
 
-/// While no socket takes what is sent to a listener, it goes to an address of the cluster's DNS, as if it had
-/// been sent there.
+/// While no socket takes what is sent to a listener, it is redirected to the cluster's DNS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detour {
     /// The listener.
     pub from: SocketAddr,
-    /// The address, of the same family.
+    /// The address of the cluster's DNS, of the same family.
     pub to: IpAddr,
 }
 
@@ -50,7 +49,7 @@ pub struct Detour {
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// Each alone, as a /32 or a /128.
+    /// Single addresses: /32 or /128.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -69,7 +68,7 @@ impl Family {
     }
 }
 
-/// Names the command that writes rules of the family.
+/// The command that writes rules of the family.
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -79,7 +78,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// Which end of a packet a rule looks at.
+/// The end of a packet that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// `-s`, `--sport`
@@ -88,16 +87,16 @@ pub enum End {
     Destination,
 }
 
-/// What becomes of a packet that a rule matches.
+/// What happens to a packet that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// It skips connection tracking, and with it every NAT.
+    /// Skips connection tracking, and so all NAT.
     Notrack,
-    /// It passes the filter table.
+    /// Accepts it in the table of the rule.
     Accept,
-    /// It goes elsewhere.
+    /// Rewrites its destination.
     Dnat(SocketAddr),
-    /// It leaves the node with an address of the node as its source, if it is no reply of a listener.
+    /// Rewrites the source to an address of the node, except for a listener's replies.
     Masquerade,
 }
 
@@ -110,46 +109,46 @@ pub struct Rule {
     pub chain: &'static str,
     /// `tcp` or `udp`.
     pub protocol: &'static str,
-    /// The end that is `address`.
+    /// Which end `address` is matched against.
     pub end: End,
     /// One of ours.
     pub address: SocketAddr,
-    /// Whether it only matches while a socket bound to that very address takes the packet.
+    /// Whether it only matches while a socket bound to exactly that address takes the packet.
     pub for_socket: bool,
-    /// What happens then.
+    /// What happens to matching packets.
     pub target: Target,
-    /// Says whose it is.
+    /// Says whose rule it is.
     pub comment: &'static str,
 }
 
 impl Rule {
-    /// Which of the two commands it is for.
+    /// The address family, and so the command that writes it.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())
     }
 
-    /// Whether it is one of those that bring us queries of others than the node's own processes.
+    /// Returns whether it brings us queries from clients other than the node's own processes.
     pub(crate) fn brings_queries(&self) -> bool {
         (self.table, self.chain, self.target) == ("raw", "PREROUTING", Target::Notrack)
     }
 
-    /// Whether it keeps tracked what the node itself asks.
+    /// Returns whether it has the node's own queries tracked.
     pub(crate) fn has_queries_tracked(&self) -> bool {
         self.comment == TRACK
     }
 
-    /// Whether node-cache writes such rules, too.
+    /// Returns whether node-cache writes rules with this comment, too.
     pub(crate) fn may_be_node_caches(&self) -> bool {
         NODE_CACHES.contains(&self.comment)
     }
 
-    /// Whether packets that `other` is about do not get to it, if this rule comes before it.
+    /// Returns whether this rule, if it comes first, keeps the packets that `other` matches from reaching it.
     pub(crate) fn hides(&self, other: &Rule) -> bool {
         let about = |rule: &Rule| (rule.table, rule.chain, rule.protocol, rule.end, rule.address);
         about(self) == about(other) && (self.target, other.target) == (Target::Notrack, Target::Accept)
     }
 
-    /// Everything behind the chain, in node-cache's order.
+    /// The arguments after the chain, in node-cache's order.
     pub fn arguments(&self) -> String {
         let Rule {
             protocol,
@@ -176,7 +175,7 @@ impl Rule {
     }
 }
 
-/// As one would type it.
+/// The command line that inserts it.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -191,7 +190,7 @@ impl fmt::Display for Rule {
 }
 
 impl Plan {
-    /// What a configuration wants; without a `node` section, nothing.
+    /// What a configuration needs; empty without a `node` section.
     pub fn of(config: &Config) -> Plan {
         let Some(node) = &config.node else {
             return Plan::default();
@@ -223,7 +222,8 @@ impl Plan {
         }
     }
 
-    /// The rules for the node's own queries to a listener's address, which are there before the node has that address.
+    /// The rules for the node's own queries to a listener's address. They must exist before the node has that
+    /// address.
     pub fn leaving(&self) -> Vec<Rule> {
         let leaving = self
             .rules
@@ -232,36 +232,37 @@ impl Plan {
         leaving.cloned().collect()
     }
 
-    /// What remains until the listeners are closed and their addresses gone: the rules for the node's own queries, and
-    /// those by which replies over UDP leave as untracked as their queries came. Not those for TCP: tracking takes up a
-    /// connection in its middle with the next packet of either side, which had better be ours than one that is translated.
+    /// The rules that stay until the listeners are closed and their addresses gone: those for the node's own
+    /// queries, and those that leave UDP replies as untracked as their queries. TCP reply rules go:
+    /// connection tracking picks up a connection midstream with the next packet of either side, and that had
+    /// better be ours than one that is translated.
     pub fn closing(&self) -> Vec<Rule> {
         let is_reply = |rule: &&Rule| (rule.protocol, rule.chain, rule.end) == ("udp", "OUTPUT", End::Source);
         let replies = self.rules.iter().filter(is_reply).cloned();
         self.leaving().into_iter().chain(replies).collect()
     }
 
-    /// The addresses of the listeners, one for each.
+    /// The address of each listener.
     pub(crate) fn listening_ips(&self) -> Vec<IpAddr> {
         self.listeners.iter().map(|listener| listener.ip()).collect()
     }
 
-    /// Whether nothing is wanted.
+    /// Returns whether the plan is empty.
     pub fn is_empty(&self) -> bool {
         self.link.is_none() && self.rules.is_empty()
     }
 }
 
-/// Whether anything is kept for a listener. The machine has its loopback addresses without us, and none
-/// of its packets are tracked by another's rules; a wildcard names no address at all. In IPVS clusters
-/// the cluster's DNS address belongs to kube-proxy's own link, whoever listens there.
+/// Returns whether the plan covers a listener. Loopback addresses exist without us and no other program has
+/// their packets tracked; a wildcard names no address. In IPVS clusters the cluster's DNS address is on
+/// kube-proxy's own link, whoever listens there.
 fn concerns(node: &Node, listener: SocketAddr) -> bool {
     let ip = listener.ip();
     let taken = node.mode == NodeMode::LinkLocal && node.cluster_dns.contains(&ip);
     !ip.is_loopback() && !ip.is_unspecified() && !taken
 }
 
-/// The address of the cluster's DNS that is of the listener's family.
+/// The cluster DNS address of the listener's family.
 fn cluster_dns(node: &Node, listener: SocketAddr) -> Option<IpAddr> {
     let same_family = |dns: &&IpAddr| dns.is_ipv4() == listener.is_ipv4();
     node.cluster_dns.iter().find(same_family).copied()
@@ -278,20 +279,20 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: &[SocketAddr]) -> Vec<Rul
     let ports: BTreeSet<u16> = admin.iter().map(SocketAddr::port).collect();
     let probed = || ports.iter().flat_map(|port| probes(ip, *port));
     let mut rules = match (node.mode, cluster_dns(node, listener)) {
-        // kube-proxy's own rules stand behind this address, and the node's own queries to it are meant for them.
+        // kube-proxy's rules handle this address, and the node's own queries to it are meant for them.
         (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => {
             let mut rules = switched(listener);
             rules.extend(leaving(listener));
             rules
         }
-        // A detour does.
+        // A detour leads to the cluster's DNS.
         (NodeMode::FallThrough, Some(_)) => {
             let mut rules = switched(listener);
             rules.extend(from_the_node(listener));
             rules.extend(probed());
             rules
         }
-        // IPVS stands behind the cluster DNS address, and takes packets after every DNAT.
+        // IPVS handles the cluster DNS address, and sees packets after every DNAT.
         (NodeMode::LinkLocal, Some(dns)) => {
             let mut rules = switched(listener);
             rules.extend(from_the_node(listener));
@@ -306,7 +307,7 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: &[SocketAddr]) -> Vec<Rul
             ));
             rules
         }
-        // Nothing stands behind it: a rule that always holds costs less than one that looks for a socket.
+        // Nothing else answers there: an unconditional rule costs less than a socket lookup.
         _ => {
             let mut rules = always(listener);
             rules.extend(from_the_node(listener));
@@ -326,12 +327,13 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: &[SocketAddr]) -> Vec<Rul
     rules
 }
 
-/// What the node itself asks the cluster's DNS.
+/// The rules for the node's own queries to the cluster's DNS.
 ///
-/// Such a query is tracked, so that kube-proxy translates it, whatever a node-cache beside us has written. It has the
-/// address that it asks as its source, since that is the node's own; translated to a pod of another node it would leave as
-/// such, and the reply never come back: that node has the same address. kube-proxy gives it an address of the node only if
-/// it was told which addresses are pods'. Replies of the listener keep theirs.
+/// Such a query is tracked so that kube-proxy translates it, whatever rules a node-cache beside us has
+/// written. Its source is the address it is sent to, since the node has that address. If it were translated
+/// to a pod on another node and kept that source, the reply would never return: that node has the same
+/// address. kube-proxy rewrites the source only if it knows the pods' address range. The listener's replies
+/// keep their source.
 fn leaving(listener: SocketAddr) -> Vec<Rule> {
     use End::{Destination, Source};
     let both = |table, chain, end, target, comment| both(listener, table, chain, end, target, comment);
@@ -342,7 +344,7 @@ fn leaving(listener: SocketAddr) -> Vec<Rule> {
     .concat()
 }
 
-/// A rule for TCP and the same for UDP.
+/// The same rule for TCP and for UDP.
 fn both(
     address: SocketAddr,
     table: &'static str,
@@ -363,15 +365,15 @@ fn both(
     })
 }
 
-/// The first eight of node-cache's twelve rules, those last that bring us queries: by then whatever these and their replies
-/// need is there. A reply that is tracked while its query was not is a new connection to the kernel: it leaves from another
-/// port if one from the client's was translated before, and what the client sends from its port later is taken for replies,
-/// which nobody translates.
+/// The first eight of node-cache's twelve rules. Those that bring us queries come last, when everything that
+/// queries and replies need is in place. A tracked reply to an untracked query is a new connection to the
+/// kernel: it leaves from another port if a connection from the client's was translated before, and later
+/// packets from the client's port are taken for replies, which are never translated.
 fn always(listener: SocketAddr) -> Vec<Rule> {
     use End::{Destination, Source};
     let both = |table, chain, end, target, comment| both(listener, table, chain, end, target, comment);
     [
-        // Firewalls that accept tracked connections only would drop what we leave untracked.
+        // Firewalls that only accept tracked connections would drop our untracked packets.
         both("filter", "INPUT", Destination, Target::Accept, ALLOW),
         both("filter", "OUTPUT", Source, Target::Accept, ALLOW),
         both("raw", "OUTPUT", Source, Target::Notrack, SKIP),
@@ -380,8 +382,8 @@ fn always(listener: SocketAddr) -> Vec<Rule> {
     .concat()
 }
 
-/// The same eight, except that queries are only left untracked while a socket takes them. Without one
-/// they are tracked, and whoever has a NAT rule for the address translates them.
+/// The same eight, except that queries are untracked only while a socket takes them. Otherwise they are
+/// tracked, and translated by any NAT rule for the address.
 fn switched(listener: SocketAddr) -> Vec<Rule> {
     let mut rules = always(listener);
     for rule in rules.iter_mut().filter(|rule| rule.chain == "PREROUTING") {
@@ -410,10 +412,10 @@ fn probes(ip: IpAddr, port: u16) -> [Rule; 2] {
     })
 }
 
-/// The comments of rules that may be node-cache's.
+/// The comments that node-cache's rules have.
 pub(super) const NODE_CACHES: [&str; 2] = [SKIP, ALLOW];
 
-/// The comments of rules that may be ours or node-cache's.
+/// The comments that our rules or node-cache's have.
 pub(super) const COMMENTS: [&str; 8] = [
     SKIP,
     ALLOW,

@@ -1,7 +1,7 @@
-//! What will not work on this node, told before it does not.
+//! Warns of what will not work on this node before it fails.
 //!
-//! Only looked for: nothing is changed, and nothing waits for it. What is found is one sentence each, with what to do about
-//! it. Some of it passes by itself, such as a kube-proxy that has not written its rules yet.
+//! Only looks: nothing is changed, and nothing waits for the result. Each finding is one sentence that says
+//! what to do. Some go away by themselves, such as a kube-proxy that has not written its rules yet.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,13 +13,13 @@ use super::plan::{Family, Link, Plan, Rule, Target};
 use super::program::run;
 use super::{link, peers, rules, table};
 
-/// kube-proxy's link in IPVS mode: it carries the addresses of all services.
+/// kube-proxy's link in IPVS mode, with the addresses of all services.
 const IPVS: &str = "kube-ipvs0";
 
-/// A link that there is where Cilium runs.
+/// A link that exists where Cilium runs.
 const CILIUM: &str = "cilium_host";
 
-/// Looks for what stands in a plan's way, beside other programs that listen where it wants to.
+/// Finds what keeps a plan from working, other than programs that listen on its addresses.
 pub async fn obstacles(plan: &Plan) -> Vec<String> {
     if plan.is_empty() {
         return Vec::new();
@@ -50,12 +50,12 @@ pub async fn obstacles(plan: &Plan) -> Vec<String> {
     found
 }
 
-/// The listeners of a plan at which another program listens: a predecessor, or one in the way.
+/// The plan's listeners where another program listens: a predecessor, or one in the way.
 pub fn occupied(plan: &Plan) -> Vec<SocketAddr> {
     peers::others_listen(&plan.listeners)
 }
 
-/// The addresses of all links, with the links' names.
+/// The addresses of all links, with link names.
 type Carried = Vec<(String, Option<IpAddr>)>;
 
 async fn carried() -> Result<Carried, Error> {
@@ -63,7 +63,7 @@ async fn carried() -> Result<Carried, Error> {
     network.ask(all(&network.handle)).await
 }
 
-/// A link without an address is there as well.
+/// Lists links and addresses. A link without addresses is in the list as well.
 async fn all(handle: &Handle) -> Result<Carried, Error> {
     let failed = |why| Error {
         kind: Kind::InterfaceCheck,
@@ -77,7 +77,7 @@ async fn all(handle: &Handle) -> Result<Carried, Error> {
         let own = addresses
             .iter()
             .filter(|address| address.header.index == message.header.index);
-        // What we made under another name goes by itself.
+        // A link that we made under another name is removed later anyway.
         if !link::is_made_by_us(message) {
             carried.extend(own.map(|address| (name.clone(), link::address_of(address))));
         }
@@ -92,7 +92,7 @@ fn is_on(carried: &Carried, ip: IpAddr, link: &str) -> bool {
         .any(|(name, carried)| name == link && *carried == Some(ip))
 }
 
-/// Addresses that the link is to carry, and another one does.
+/// Addresses planned for our link that another link has.
 fn taken(wanted: &Link, carried: &Carried) -> Vec<String> {
     let by_another = |ip: IpAddr| {
         let mut names = carried
@@ -115,7 +115,7 @@ fn taken(wanted: &Link, carried: &Carried) -> Vec<String> {
         .collect()
 }
 
-/// The addresses from which somebody has to lead to the cluster's DNS.
+/// The addresses that something must translate to the cluster's DNS.
 fn relied_on(plan: &Plan) -> Vec<IpAddr> {
     let translated = |rule: &&Rule| match rule.target {
         Target::Dnat(_) => true,
@@ -139,8 +139,7 @@ fn relied_on(plan: &Plan) -> Vec<IpAddr> {
     ips
 }
 
-/// Whether a rule translates the address: in a chain of kube-proxy's or one that is always there, or in a map of
-/// kube-proxy's.
+/// Returns whether a rule translates the address: in PREROUTING, in kube-proxy's chain, or in its nft map.
 async fn is_translated(ip: IpAddr) -> bool {
     let family = Family::of(ip);
     let named = format!("-d {ip}/{} ", if ip.is_ipv4() { 32 } else { 128 });
@@ -173,7 +172,7 @@ fn nobody_translates(ip: IpAddr, carried: &Carried) -> String {
     )
 }
 
-/// Whether the kernel cannot look for sockets, as far as iptables says so before a rule is written.
+/// Reports that the kernel cannot match sockets, as far as iptables shows that before a rule is written.
 async fn without_socket_match(plan: &Plan) -> Vec<String> {
     let mut missing = Vec::new();
     for family in [Family::V4, Family::V6] {

@@ -1,10 +1,12 @@
-//! Processes of our kind that look after the same node: who they are, and which of two stands aside.
+//! Processes of our kind that manage the same node: who they are, and which of two stands aside.
 //!
-//! Two that answer at once share the clients, and each one's heartbeats keep the rules leading to the other while that does not run. So
-//! the one that began first stands aside once the other one answers, which that says by a connection to it. For as long as the connection lasts,
-//! its end being that of either process, however that comes about, nothing else has to be agreed on.
+//! If two processes answer at the same time, they share the clients, and each one's heartbeats keep rules
+//! active that lead to the other even while it hangs. So the older one stands aside once the newer one
+//! answers. The newer one announces that by connecting to the older. The connection ends when either process
+//! does, for whatever reason, so nothing else has to be agreed on.
 //!
-//! Refuses to know more: that the other one listens is seen in the kernel's tables ([`others_answer`](super::others_answer)).
+//! Whether the other process listens is not exchanged: the kernel's tables show it
+//! ([`others_answer`](super::others_answer)).
 
 use std::fmt;
 use std::io;
@@ -22,46 +24,47 @@ use super::peers::{connect, stranger};
 use crate::netstat;
 use dnsweir_os::boot_clock::since_boot;
 
-/// Beginning of the names by which processes of our kind know that there are others. What follows is when they began, in nanoseconds since
-/// the machine did: in their containers, all of them may have the same process id. At the end is the pod's name, if [`POD`] says it.
+/// Prefix of our processes' names. The start time follows, in nanoseconds since boot, because all may have
+/// the same process id in their containers; then the pod's name, if [`POD`] is set.
 const RECONCILER: &str = "dnsweir-reconciler-";
 
-/// Digits of the time.
+/// Hexadecimal digits of the start time.
 const DIGITS: usize = 16;
 
-/// The variable of the environment that has the name of the pod that we are.
+/// The environment variable with this pod's name.
 const POD: &str = "POD_NAME";
 
-/// How long a process and its successor may look after a node together. One that is told to end has ended long before.
+/// How long a process and its successor may manage a node together. A process that was told to end is gone
+/// long before.
 const TOGETHER: Duration = Duration::from_secs(120);
 
-/// Processes that began before this one and are told, at most.
+/// How many older processes are told, at most.
 const ELDERS: usize = 16;
 
-/// Names that are looked at, at most: anybody may take some.
+/// How many names are examined, at most: any process may take some.
 const LOOKED_AT: usize = 256;
 
-/// How long those who stood aside may take to listen again. One that is stopped does not.
+/// How long older processes may take to listen again. A stopped one never does.
 const BACK: Duration = Duration::from_secs(1);
 
-/// How long before connections are accepted again after an error.
+/// How long to wait before accepting connections again after an error.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Tells others of our kind, for as long as this process lives, that it reconciles the node's network.
+/// Announces, for as long as this process lives, that it reconciles the node's network.
 pub struct Presence {
     name: String,
     listener: UnixListener,
 }
 
 impl Presence {
-    /// Tells them. Within a runtime.
+    /// Announces this process. Must be called within a runtime.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn announce() -> io::Result<Presence> {
         let mut name = format!("{RECONCILER}{:0DIGITS$x}", since_boot().as_nanos());
         let pod = std::env::var(POD).unwrap_or_default();
-        // As Kubernetes has names (RFC 1123), of which an abstract address has room for so much.
+        // A Kubernetes name (RFC 1123), limited to the room in an abstract address.
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || ['-', '.'].contains(&letter);
         if (1..=64).contains(&pod.len()) && pod.chars().all(is_name) {
             name = format!("{name}-{pod}");
@@ -72,17 +75,17 @@ impl Presence {
         Ok(Presence { name, listener })
     }
 
-    /// Whether there is no other one. Whoever else listens on our addresses is a program of another kind then.
+    /// Returns whether there is no other one, so that any other listener on our addresses is another program.
     pub(crate) fn is_alone(&self) -> bool {
         self.other().is_none()
     }
 
-    /// Another one.
+    /// Another process, if there is one.
     pub fn other(&self) -> Option<Other> {
         others().find(|other| other.name != self.name)
     }
 
-    /// Waits for one that began later and answers queries. May be dropped and called again.
+    /// Waits for a newer process that answers queries. Cancel-safe.
     pub async fn successor(&self) -> Successor {
         loop {
             match self.listener.accept().await {
@@ -94,25 +97,25 @@ impl Presence {
     }
 }
 
-/// A process that began after this one and answers queries. It waits for this value to be dropped when it ends.
+/// A newer process that answers queries. When it ends, it waits for this value to be dropped.
 pub struct Successor(UnixStream);
 
 impl Successor {
-    /// Resolves when it has ended, or is about to.
+    /// Resolves when it has ended or is about to.
     pub async fn gone(&mut self) {
         let _ = self.0.read(&mut [0]).await;
     }
 }
 
-/// Those that began before this one, and stand aside for as long as this value is there.
+/// The older processes. They stand aside for as long as this value exists.
 #[derive(Default)]
 pub struct Elders(Vec<(String, UnixStream)>);
 
 impl Elders {
-    /// Says to those that do not know it yet that this process, of which `presence` is, answers queries.
+    /// Tells older processes that do not know it yet that this process, announced by `presence`, answers.
     pub async fn tell(&mut self, presence: &Presence) {
         self.0.retain(|(_, stream)| {
-            // Nothing is ever said: what can be read is its end.
+            // Nothing is ever sent, so anything to read is the end of the connection.
             SockRef::from(stream)
                 .recv(&mut [MaybeUninit::uninit()])
                 .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -128,7 +131,7 @@ impl Elders {
             if is_known || self.0.len() >= ELDERS {
                 continue;
             }
-            // One of an older version has a socket of another kind.
+            // An older version has a socket of another type.
             if let Ok(stream) = connect(name.as_bytes()).await
                 && matches!(stranger(&stream), Ok(None))
             {
@@ -137,7 +140,7 @@ impl Elders {
         }
     }
 
-    /// Has them answer again, and returns when they do.
+    /// Makes them answer again. Returns when they do, or after 1 s.
     pub async fn call_back(self) {
         let back = async {
             let mut elders = self.0;
@@ -152,7 +155,7 @@ impl Elders {
     }
 }
 
-/// Whether the process with the first name began before the one with the second.
+/// Returns whether the first process started before the second.
 fn began_before(one: &str, other: &str) -> bool {
     match (began(one), began(other)) {
         (Some(first), Some(second)) => (first, one) < (second, other),
@@ -160,20 +163,21 @@ fn began_before(one: &str, other: &str) -> bool {
     }
 }
 
-/// When the process with a name began.
+/// The start time in a name.
 fn began(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(RECONCILER)?.get(..DIGITS)?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// A process that says that it reconciles the node's network: one of our kind, or whoever has taken the name.
+/// A process that announces that it reconciles the node's network: one of our kind, or any that took such a
+/// name.
 #[derive(Debug, Clone)]
 pub struct Other {
     name: String,
     inode: u64,
 }
 
-/// As a pod, or as a process as far as it can be seen from here.
+/// The pod's name, or the process as far as it is visible from here.
 impl fmt::Display for Other {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = RECONCILER.len() + DIGITS;
@@ -188,19 +192,19 @@ impl fmt::Display for Other {
     }
 }
 
-/// A process that says that it reconciles the node's network, if there is one.
+/// Any process that announces that it reconciles the node's network.
 pub(crate) fn reconciling() -> Option<Other> {
     others().next()
 }
 
-/// Another process beside this one, and since when.
+/// Tracks another process and since when it has been there.
 #[derive(Default)]
 pub(crate) struct Company {
     since: Option<(Other, Instant)>,
 }
 
 impl Company {
-    /// Takes in who is there `now`. Who has been for longer than a takeover lasts.
+    /// Records the process seen `now`. Returns it if it has been there for longer than a takeover lasts.
     pub fn look(&mut self, other: Option<Other>, now: Instant) -> Option<&Other> {
         self.since = other.map(|other| match self.since.take() {
             Some((known, since)) if known.name == other.name => (known, since),
@@ -211,12 +215,12 @@ impl Company {
     }
 }
 
-/// All processes of our kind; those that others are connected to, more than once.
+/// All processes of our kind. One with connections to it occurs several times.
 fn others() -> impl Iterator<Item = Other> {
-    // Names are octets, and others choose theirs.
+    // Names are arbitrary bytes that others choose.
     let table = std::fs::read("/proc/thread-self/net/unix").unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
-    // Address, references, protocol, flags, type, state, inode, name.
+    // Columns: address, references, protocol, flags, type, state, inode, name.
     let sockets = table.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(6);
         let inode = words.next()?.parse().ok()?;
@@ -235,7 +239,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs in a network namespace of its own, where nobody else is present; without the right to make one, in this one.
+    /// Runs in a new network namespace, where no other process is present; in the current one if it may not
+    /// create one.
     fn aside(work: impl Future<Output = ()> + Send + 'static) {
         let alone = move || {
             // SAFETY: takes a number and changes this thread only.
@@ -253,7 +258,7 @@ mod tests {
             let second = Presence::announce().unwrap();
             assert!(!first.is_alone() && !second.is_alone());
             drop(first);
-            // What others call theirs hides nobody.
+            // A name that is not UTF-8 does not hide the others.
             let odd = UnixAddr::from_abstract_name(b"\xff\xfe dnsweir").unwrap();
             let _odd = UnixDatagram::bind_addr(&odd).unwrap();
             assert!(second.is_alone());
@@ -263,7 +268,8 @@ mod tests {
         });
     }
 
-    /// The second tells the first and not the other way round, the first is told of its end, and the second waits for it.
+    /// The second tells the first and not vice versa; the first notices its end, and the second waits for the
+    /// first.
     #[test]
     fn the_first_is_told_of_the_second_and_of_its_end() {
         aside(async {
@@ -275,7 +281,7 @@ mod tests {
             assert_eq!((of_first.0.len(), of_second.0.len()), (0, 1));
             assert!(!second.is_alone() && first.other().is_some_and(|it| it.name == second.name));
             let mut successor = first.successor().await;
-            // Another version's has a socket of another kind, and is left alone.
+            // An older version's socket has another type, and is left alone.
             let old = format!("{RECONCILER}{:0DIGITS$x}", 0);
             let _old = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(old).unwrap()).unwrap();
             of_second.tell(&second).await;
@@ -289,7 +295,7 @@ mod tests {
         });
     }
 
-    /// One that has ended is forgotten, and one that was not told at first is later.
+    /// An older process that has ended is forgotten, and one that could not be told at first is told later.
     #[test]
     fn an_elder_that_has_ended_is_forgotten() {
         aside(async {
@@ -304,7 +310,7 @@ mod tests {
         });
     }
 
-    /// Whoever is connected to a name must be root or the same user: anybody else could have us stand aside for nobody.
+    /// The peer must be root or the same user; otherwise anyone could make us stand aside for nothing.
     #[test]
     fn nobody_stands_aside_for_a_stranger() {
         aside(async {

@@ -1,4 +1,4 @@
-//! Programs that we start, iptables and nft: each with a deadline, after which it is killed and given up.
+//! The programs that we run, iptables and nft, each with a deadline after which it is killed.
 
 use std::io;
 use std::process::{Output, Stdio};
@@ -10,19 +10,19 @@ use tokio::time::timeout;
 
 use super::error::{Error, Kind};
 
-/// How long a program may take. It is longer than the wait for the xtables lock, so that a lock that somebody holds is
-/// told from a program that hangs.
+/// How long a program may take. Longer than the wait for the xtables lock, to tell a held lock from a program
+/// that hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Runs a program to its end, however it ends.
+/// Runs a program to its end, whatever its exit status.
 ///
-/// Errors: [`Kind::Deadline`] if it took longer than [`DEADLINE`], and then it has been killed; [`Kind::Iptables`] if it
-/// cannot be started, which [`is_missing`](Failure::is_missing) tells more of.
+/// Errors: [`Kind::Deadline`] if it took longer than [`DEADLINE`] and was killed; [`Kind::Iptables`] if it
+/// could not be started ([`is_missing`](Failure::is_missing): because it does not exist).
 pub async fn run(program: &str, arguments: &[&str], input: &str) -> Result<Output, Failure> {
     within(DEADLINE, program, arguments, input).await
 }
 
-/// Why a program did not come to its end.
+/// Why a program did not finish.
 #[derive(Debug)]
 pub struct Failure {
     program: String,
@@ -36,7 +36,7 @@ enum Why {
 }
 
 impl Failure {
-    /// Whether this machine has no such program.
+    /// Returns whether the program does not exist on this machine.
     pub fn is_missing(&self) -> bool {
         matches!(&self.why, Why::NotStarted(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -77,11 +77,11 @@ async fn within(
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Given up, it is killed; the runtime takes its exit status.
+            // Kills it after the deadline; the runtime reaps it.
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // What a program does not read, it does not want: its exit status says why.
+            // A program may exit without reading its input: the exit status says why.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(output.stdout, b"one\ntwo\n");
     }
 
-    /// Whether a program runs with this argument; one that was killed has none any more.
+    /// Returns whether a program runs with this argument. A killed one no longer has arguments.
     fn runs(argument: &str) -> bool {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut lines =

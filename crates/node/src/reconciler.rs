@@ -1,4 +1,4 @@
-//! Keeps the network of a running proxy as planned: one task owns it, and does one thing after the other.
+//! Keeps the network of a running proxy as planned. One task owns it and does one thing at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use super::presence::{Company, Presence};
 use super::self_test::Tester;
 use super::urgency::{Symptom, Urgency, ticks};
 
-/// How long the kernel's news must pause before we look: deleting a link is several of them.
+/// How long the kernel must be silent before we check: deleting a link causes several messages.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// How long we wait for that: there may always be news.
+/// Upper bound on that wait, since news may never pause.
 const NEWS: Duration = Duration::from_millis(200);
 
-/// What the kernel tells us of.
+/// The kernel's multicast groups that we subscribe to.
 const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Link,
     MulticastGroup::Ipv4Ifaddr,
@@ -40,20 +40,20 @@ const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Ipv6Route,
 ];
 
-/// How long before the kernel is asked for a way to ask it again.
+/// How long before a closed netlink socket is reopened.
 const REOPENED: Duration = Duration::from_secs(1);
 
-/// How often we look when nobody said how often.
+/// How often the network is checked until an interval is configured.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often we look whether a process has ended whose addresses and rules were left alone.
+/// How often we check whether a process whose addresses and rules we left alone has ended.
 const NEIGHBOUR: Duration = Duration::from_secs(1);
 
-/// How often we look whether another process of our kind is there.
+/// How often we check for another process of our kind.
 const COMPANY: Duration = Duration::from_secs(5);
 
-/// The task that reconciles the network with a plan. Its commands are done in order, and none begins before the one
-/// before it has ended; dropped, it leaves everything as it is.
+/// The task that reconciles the network with a plan. It runs its commands one at a time, in order. Dropping
+/// it leaves the network as it is.
 pub struct Reconciler {
     commands: mpsc::UnboundedSender<(Command, oneshot::Sender<Reply>)>,
     tester: Tester,
@@ -70,9 +70,9 @@ enum Command {
 
 struct Reply {
     errors: Vec<Error>,
-    /// For [`Command::Carry`].
+    /// Set for [`Command::Carry`].
     turn: Option<Turn>,
-    /// For [`Command::Unguard`].
+    /// Set for [`Command::Unguard`].
     left: bool,
 }
 
@@ -83,7 +83,8 @@ impl Drop for Reconciler {
 }
 
 impl Reconciler {
-    /// Starts with nothing planned. While `symptom` says so, something does not work for which the network is looked at before its turn.
+    /// Starts with an empty plan. While `symptom` returns true, the network is checked more often than the
+    /// interval.
     pub fn start(counters: Arc<Counters>, symptom: Symptom) -> Result<Reconciler, Error> {
         let (network, news) = Network::listen(&GROUPS)?;
         let (commands, received) = mpsc::unbounded_channel();
@@ -112,13 +113,13 @@ impl Reconciler {
         })
     }
 
-    /// How others know of this process, if they can.
+    /// The socket that announces this process to others, if it could be opened.
     pub fn presence(&self) -> Option<Arc<Presence>> {
         self.presence.clone()
     }
 
-    /// Link and addresses of a plan, beside what is there already. While the caller holds what it returns,
-    /// no other process changes the network: it is held until the addresses are listened on.
+    /// Adds a plan's link and addresses to what is there already. No other process changes the network while
+    /// the caller holds the returned turn: hold it until sockets listen on the addresses.
     pub async fn carry(&self, plan: Plan) -> Result<Turn, Error> {
         let mut reply = self.ask(Command::Carry(plan)).await?;
         match (reply.errors.pop(), reply.turn) {
@@ -128,28 +129,28 @@ impl Reconciler {
         }
     }
 
-    /// The plan is wanted from now on, rules and all, and looked after every `interval`; what an earlier
-    /// plan wanted and this one does not is taken away. Errors are logged and counted, and what could not
-    /// be done is tried again.
+    /// Applies the whole plan, rules included, and checks it every `interval` from then on. Removes what an
+    /// earlier plan had and this one does not. Errors are logged and counted, and what failed is retried.
     pub async fn guard(&self, plan: Plan, interval: Duration) -> Result<(), Error> {
         self.ask(Command::Guard(plan, interval)).await.map(|_| ())
     }
 
-    /// Has the self-test of a plan repeated from now on, and returns after the first one.
+    /// Repeats the plan's self-test from now on. Returns after the first run.
     pub async fn test(&self, plan: &Plan, interval: Duration) {
         self.tester.test(plan.self_test.clone(), interval).await;
     }
 
-    /// Takes the rules away, except those for addresses on which another process of our kind listens: they are its
-    /// rules now; and those that a node-cache knows that listens there. Whether it listens on all of them.
+    /// Removes the rules, except those for addresses on which another process of our kind listens, which now
+    /// owns them, and those that a node-cache listening there knows. Returns whether another process listens
+    /// on all addresses.
     pub async fn unguard(&self) -> Result<bool, Error> {
         self.ask(Command::Unguard).await.map(|reply| reply.left)
     }
 
-    /// Takes link and addresses away, except those on which another process listens.
+    /// Removes link and addresses, except those on which another process listens.
     ///
     /// # Errors
-    /// The last of the reasons for which something stays that was to go. All are logged.
+    /// The last reason why something could not be removed. All of them are logged.
     pub async fn drop_link(&self) -> Result<(), Error> {
         let mut reply = self.ask(Command::Drop).await?;
         reply.errors.pop().map_or(Ok(()), Err)
@@ -169,24 +170,24 @@ fn gone() -> Error {
     }
 }
 
-/// What the task owns.
+/// The state that the task owns.
 struct Task {
     network: Network,
     news: News,
     presence: Option<Arc<Presence>>,
     counters: Arc<Counters>,
     turns: Turns,
-    /// What stands in the way, as far as it was told.
+    /// Known obstacles, all of them logged.
     obstacles: Vec<String>,
-    /// Why there are no links for the self-test, as far as it was told.
+    /// The logged reason why the links for the self-test are missing.
     untested: Option<String>,
-    /// Whose link and addresses there are.
+    /// The plan whose link and addresses are in place.
     carried: Plan,
-    /// Whose rules there are.
+    /// The plan whose rules are in place.
     guarded: Plan,
-    /// Not wanted, and left alone, since another process was bound to them when we last looked.
+    /// Unwanted addresses left alone because another process was bound to them at the last check.
     spared: Vec<IpAddr>,
-    /// Another process of our kind.
+    /// Tracks another process of our kind.
     company: Company,
 }
 
@@ -199,7 +200,7 @@ impl Task {
         let (mut ticks, mut looks) = (ticks(INTERVAL), ticks(COMPANY));
         loop {
             tokio::select! {
-                // A command makes what the news would ask for, or makes it unwanted.
+                // Commands first: each either fixes what the news is about or makes it irrelevant.
                 biased;
                 command = commands.recv() => {
                     let Some((command, done)) = command else { return };
@@ -207,7 +208,7 @@ impl Task {
                         ticks = self::ticks(*every);
                         urgency.every = *every;
                     }
-                    // Whoever asked may have gone.
+                    // The caller may have gone.
                     let _ = done.send(self.obey(command).await);
                 }
                 news = self.news.next(), if self.network.is_open() => {
@@ -216,7 +217,7 @@ impl Task {
                     }
                     let quiet = async { while let Ok(Some(_)) = timeout(QUIET, self.news.next()).await {} };
                     let _ = timeout(NEWS, quiet).await;
-                    // What fails is tried again with the next check, which says so.
+                    // A failure is retried, and reported, by the next check.
                     let _ = self.repair_link().await;
                 }
                 begin = urgency.come() => {
@@ -240,7 +241,7 @@ impl Task {
         self.reopen();
         let mut reply = self.try_to(&command).await;
         let ends = matches!(command, Command::Unguard | Command::Drop);
-        // What goes wrong at the end is tried once more, since nothing comes after it.
+        // Cleanup is retried once, since no later check would.
         if !reply.errors.is_empty() && (ends || !self.network.is_open()) {
             self.reopen();
             reply = self.try_to(&command).await;
@@ -268,7 +269,7 @@ impl Task {
         }
     }
 
-    /// Another way to ask the kernel, where the one that there was is closed.
+    /// Opens a new netlink socket if the old one is closed.
     fn reopen(&mut self) {
         if self.network.is_open() {
             return;
@@ -282,8 +283,8 @@ impl Task {
         }
     }
 
-    /// Returns the errors that leave an address out, since without addresses there is nothing to listen on. Rules are tried
-    /// again.
+    /// Returns only the errors that leave an address out, since without addresses there is nothing to listen
+    /// on. Rules are retried.
     async fn carry(&mut self, plan: Plan) -> Vec<Error> {
         self.look_for_obstacles(&plan).await;
         let outcome = self.network.carry(&plan, Pair::Anew).await;
@@ -319,7 +320,8 @@ impl Task {
         outcome.errors
     }
 
-    /// A predecessor that lives takes its own link away. For one that was killed, somebody else has to.
+    /// Removes links of former configurations. A live predecessor removes its own; one that was killed
+    /// cannot.
     async fn drop_former(&self) -> Outcome {
         match self.is_alone() {
             true => self.network.drop_former(&self.carried).await,
@@ -328,13 +330,13 @@ impl Task {
     }
 
     async fn unguard(&mut self) -> Reply {
-        // A start that failed finds the rules of a predecessor that was killed.
+        // After a failed start, the rules of a killed predecessor may still be there.
         let plan = join(&self.guarded, self.carried.clone());
         let taken = others_listen(&plan.listeners);
         let ours = plan.listeners.iter().filter(|it| !taken.contains(it));
         let ours: Vec<IpAddr> = ours.map(SocketAddr::ip).collect();
         let mut outcome = self.network.forget(plan.closing(), ours.clone()).await;
-        // What was taken is still asked for upstream, and replied to.
+        // We still send upstream queries and replies from the addresses that were taken over.
         outcome.extend(self.hand_over(plan.closing(), &taken).await);
         self.tell(&outcome);
         self.counters.heartbeats.write().clear();
@@ -349,7 +351,7 @@ impl Task {
         let plan = self.carried.clone();
         let taken = others_listen(&plan.listeners);
         let mut outcome = self.network.drop_link(&plan).await;
-        // Of two that end at once, the second one finds nobody who listens.
+        // If two end at the same time, the second finds no other listener.
         if taken.is_empty() || self.is_alone() {
             outcome.extend(self.network.drop_pair(&plan).await);
         }
@@ -365,8 +367,8 @@ impl Task {
         }
     }
 
-    /// Leaves the rules about these listeners to whoever took them over: all of them to a process of our kind, and to a
-    /// node-cache those that it knows, beside what is wanted.
+    /// Leaves the rules about these listeners to the process that took them over: all of them to a process of
+    /// our kind; to a node-cache only those that it knows, and the wanted ones.
     async fn hand_over(&self, wanted: Vec<Rule>, taken: &[SocketAddr]) -> Outcome {
         if !self.is_alone() {
             return Outcome::default();
@@ -375,7 +377,7 @@ impl Task {
         self.network.hand_over(wanted, ips).await
     }
 
-    /// Says who stays beside us for longer than a takeover lasts.
+    /// Logs a process of our kind that stays for longer than a takeover lasts.
     fn look_for_company(&mut self) {
         let other = self.presence.as_ref().and_then(|presence| presence.other());
         let stays = self.company.look(other, Instant::now());
@@ -392,12 +394,12 @@ impl Task {
         *known = said;
     }
 
-    /// Whether no other process of our kind reconciles this node.
+    /// Returns whether no other process of our kind reconciles this node.
     fn is_alone(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.is_alone())
     }
 
-    /// Whether news of the kernel is about what we planned.
+    /// Returns whether a kernel message is about something we planned.
     fn concerns(&self, payload: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
         let Some(link) = &self.carried.link else {
             return false;
@@ -412,13 +414,13 @@ impl Task {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelRoute(message)) => {
                 destination_of(message).is_some_and(|ip| link.addresses.contains(&ip))
             }
-            // The kernel had more to say than it could keep.
+            // The kernel dropped messages: its buffer was full.
             NetlinkPayload::Overrun(_) => true,
             _ => false,
         }
     }
 
-    /// Tells what stands in the way, each thing once.
+    /// Looks for obstacles and logs each new one once.
     async fn look_for_obstacles(&mut self, plan: &Plan) {
         let found = obstacles(plan).await;
         for obstacle in found.iter().filter(|obstacle| !self.obstacles.contains(obstacle)) {
@@ -456,9 +458,9 @@ impl Task {
         outcome
     }
 
-    /// Puts right whatever is not as planned, and says whether there was any such thing.
+    /// Repairs whatever is not as planned, and returns whether anything was.
     async fn repair(&mut self) -> bool {
-        // Without any, there is no reason to look: it costs a listing of all services.
+        // Repeated only while there are any: the check lists all services.
         if !self.obstacles.is_empty() {
             let plan = self.guarded.clone();
             self.look_for_obstacles(&plan).await;
@@ -485,7 +487,7 @@ impl Task {
         !outcome.done.is_empty()
     }
 
-    /// Remembers what was left alone, and says so once.
+    /// Remembers which addresses were left alone, and logs them once.
     fn spare(&mut self, outcome: &Outcome) {
         if self.spared == outcome.spared {
             return;
@@ -508,7 +510,7 @@ impl Task {
         self.tell(outcome);
     }
 
-    /// Says once why there is no self-test.
+    /// Logs once why there is no self-test.
     fn tell_untested(&mut self, outcome: &Outcome) {
         if self.untested == outcome.untested {
             return;
@@ -530,7 +532,7 @@ impl Task {
     }
 }
 
-/// A plan that carries what either does.
+/// The second plan with the link's addresses and the listeners of the first added.
 fn join(one: &Plan, mut other: Plan) -> Plan {
     if let (Some(old), Some(new)) = (&one.link, &mut other.link)
         && old.name == new.name

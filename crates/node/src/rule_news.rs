@@ -1,6 +1,7 @@
-//! News of rules: the kernel tells of every one that is written or deleted with nft, or with an iptables that is nft underneath.
+//! News of rules: the kernel reports every rule that is written or deleted with nft, or with an iptables that
+//! uses nft.
 //!
-//! Of legacy iptables it tells nothing. What that breaks is found by its symptoms, or by the next check.
+//! It reports none of legacy iptables. Damage done with that is found by its symptoms, or by the next check.
 
 use std::io;
 use std::time::Duration;
@@ -16,32 +17,33 @@ use super::table::TABLE;
 /// The multicast group of nf_tables (`NFNLGRP_NFTABLES` in linux/netfilter/nfnetlink.h).
 const GROUP: u32 = 7;
 
-/// A rule was written, or deleted: `NFNL_SUBSYS_NFTABLES` in the upper octet, `NFT_MSG_NEWRULE` or `NFT_MSG_DELRULE` in the lower.
+/// Rule created and rule deleted: `NFNL_SUBSYS_NFTABLES` in the upper byte, `NFT_MSG_NEWRULE` or
+/// `NFT_MSG_DELRULE` in the lower.
 const MESSAGES: [u16; 2] = [0x0a06, 0x0a08];
 
 /// `NFTA_RULE_TABLE` and `NFTA_RULE_CHAIN`.
 const NAMES: [u16; 2] = [1, 2];
 
-/// Octets of a message's header, with netfilter's own behind it.
+/// Bytes of a message's header and of netfilter's own header behind it.
 const HEADER: usize = 20;
 
-/// Octets for what is read at once: the kernel sends as much as fits a page or two.
+/// Bytes per read: the kernel sends what fits in a page or two.
 const ROOM: usize = 64 << 10;
 
-/// How long what cannot be read is left alone.
+/// How long to wait after a read error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Hears of rules in the chains that we write into.
+/// Watches for rules in the chains that we write into.
 pub struct RuleNews {
     socket: TokioSocket,
     read: Vec<u8>,
 }
 
 impl RuleNews {
-    /// Hears of what happens from now on. It takes NET_ADMIN.
+    /// Subscribes to rule changes. Requires NET_ADMIN.
     ///
     /// # Errors
-    /// When the kernel has no nf_tables, or refuses.
+    /// If the kernel has no nf_tables, or refuses.
     pub fn open() -> io::Result<RuleNews> {
         let mut socket = TokioSocket::new(NETLINK_NETFILTER)?;
         socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
@@ -52,14 +54,14 @@ impl RuleNews {
         })
     }
 
-    /// Resolves when a rule in one of our chains has come or gone. May be dropped and called again.
+    /// Resolves when a rule in one of our chains was added or deleted. Cancel-safe.
     pub async fn come(&mut self) {
         while !self.next().await {}
     }
 
-    /// Forgets what has been told so far.
+    /// Discards everything reported so far.
     pub fn forget(&mut self) {
-        // A kernel that tells more than can be read has more to tell afterwards.
+        // Bounded: a kernel that sends faster than we read has more news anyway.
         for _ in 0..1000 {
             if self.next().now_or_never().is_none() {
                 return;
@@ -67,12 +69,12 @@ impl RuleNews {
         }
     }
 
-    /// Reads some, and says whether it is about our chains.
+    /// Reads some messages, and returns whether any is about our chains.
     async fn next(&mut self) -> bool {
         self.read.clear();
         match self.socket.recv(&mut self.read).await {
             Ok(()) => is_about_ours(&self.read),
-            // More was told than the kernel keeps for us: it may have been about ours.
+            // The kernel's buffer overflowed: a lost message may have been about ours.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => true,
             Err(_) => {
                 sleep(PAUSE).await;
@@ -82,7 +84,7 @@ impl RuleNews {
     }
 }
 
-/// Whether any of these messages is about a rule in a chain of ours.
+/// Returns whether any of these messages is about a rule in one of our chains.
 fn is_about_ours(mut octets: &[u8]) -> bool {
     while let Some(length) = octets.first_chunk().copied().map(u32::from_ne_bytes) {
         let length = length as usize;
@@ -103,12 +105,12 @@ fn is_about_ours(mut octets: &[u8]) -> bool {
     false
 }
 
-/// The text of an attribute, without the zero at its end.
+/// The text of an attribute without its terminating zero.
 fn attribute(mut octets: &[u8], wanted: u16) -> Option<&[u8]> {
     while let Some(&[low, high, kind_low, kind_high]) = octets.first_chunk() {
         let length = usize::from(u16::from_ne_bytes([low, high]));
         let content = octets.get(4..length)?;
-        // The two highest bits say how the content is written.
+        // The two highest bits are flags that describe the content's encoding.
         if u16::from_ne_bytes([kind_low, kind_high]) & 0x3fff == wanted {
             return content.strip_suffix(&[0]).or(Some(content));
         }
@@ -121,7 +123,7 @@ fn attribute(mut octets: &[u8], wanted: u16) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A message as the kernel writes it: a handle stands between the names and what the rule says.
+    /// A message as the kernel writes it, with a handle between the names and the rule's content.
     fn message(kind: u16, table: &str, chain: &str) -> Vec<u8> {
         let mut message = vec![0; HEADER];
         message[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -146,7 +148,7 @@ mod tests {
             (deleted, TABLE, "heartbeat", true),
             (written, "nat", "KUBE-SERVICES", false),
             (written, "kube-proxy", "OUTPUT", false),
-            // An element of a set.
+            // A set element.
             (0x0a0c, TABLE, "heartbeat", false),
         ] {
             let message = message(kind, table, chain);
@@ -166,7 +168,7 @@ mod tests {
         for end in 0..whole.len() {
             let mut cut = whole[..end].to_vec();
             assert!(!is_about_ours(&cut));
-            // The header says that this is all.
+            // Makes the header claim this length.
             if let Some(length) = cut.first_chunk_mut::<4>() {
                 *length = (end as u32).to_ne_bytes();
             }

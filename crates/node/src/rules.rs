@@ -1,8 +1,8 @@
-//! Rules, written with the node's own iptables, nft or legacy.
+//! Rules, written with the node's own iptables, whether nft or legacy.
 //!
-//! What is there is read from the listing of a table and compared by meaning: a rule that someone else
-//! wrote with other words or in another order is still the same rule. Rules are ours when they carry a
-//! comment of ours or node-cache's *and* an address of ours; no other rule is touched.
+//! Existing rules are listed and compared by meaning: a rule that another program wrote with other words or
+//! in another order is the same rule. A rule is ours if it has a comment of ours or node-cache's *and* one of
+//! our addresses; no other rule is touched.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ const WAIT: &str = "3";
 /// The exit status of iptables for a resource problem, such as the lock being held.
 const RESOURCE_PROBLEM: i32 = 4;
 
-/// The chains that we write into. No other one is looked at: there may be tens of thousands of rules in those of others.
+/// The chains that we write into. We list no others: those may have tens of thousands of rules.
 pub(crate) const CHAINS: [(&str, &str); 6] = [
     ("raw", "PREROUTING"),
     ("raw", "OUTPUT"),
@@ -30,32 +30,32 @@ pub(crate) const CHAINS: [(&str, &str); 6] = [
     ("nat", "POSTROUTING"),
 ];
 
-/// A rule that is there.
+/// An existing rule.
 #[derive(Debug, Clone)]
 struct Listed {
     rule: Rule,
-    /// Everything behind `-A CHAIN`, as listed, but for the counts.
+    /// Everything after `-A CHAIN`, as listed, without the counters.
     arguments: String,
-    /// How many it has matched.
+    /// How many packets it has matched.
     packets: u64,
 }
 
-/// What differs between rules as they are and as they ought to be.
+/// The difference between the existing rules and the wanted ones.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// Wanted, and not there; in the order of the plan.
+    /// Wanted, but not there; in the order of the plan.
     missing: Vec<Rule>,
-    /// Ours, and not wanted, or there more than once.
+    /// Ours, but not wanted or a duplicate.
     stale: Vec<Listed>,
-    /// Packets that the rules which bring us queries have matched.
+    /// Packets matched by the rules that bring us queries.
     pub packets: u64,
-    /// Wanted and there, behind a rule of node-cache that lets nothing get to it.
+    /// Wanted and there, but shadowed by a rule of node-cache.
     behind: Vec<Rule>,
 }
 
 impl Difference {
-    /// Leaves rules alone that a node-cache may have written that lives: those about addresses to which another process
-    /// is bound. Returns these addresses.
+    /// Leaves out rules that a live node-cache may own: those about addresses that another process is bound
+    /// to. Returns these addresses.
     pub fn spare(&mut self) -> Vec<IpAddr> {
         let theirs = self.stale().filter(|rule| rule.may_be_node_caches());
         let mut ips: Vec<IpAddr> = theirs.map(|rule| rule.address.ip()).collect();
@@ -67,7 +67,7 @@ impl Difference {
         held
     }
 
-    /// What is wrong with a rule that is wanted.
+    /// What is wrong with a wanted rule, if anything.
     pub(crate) fn of_rule(&self, rule: &Rule) -> Option<&'static str> {
         let is_behind = self.behind.contains(rule);
         let wrong = is_behind.then_some("behind node-cache's");
@@ -78,7 +78,7 @@ impl Difference {
         }
     }
 
-    /// Only what is to be written.
+    /// Keeps only what has to be written.
     pub(crate) fn without_stale(self) -> Difference {
         Difference {
             stale: Vec::new(),
@@ -86,7 +86,7 @@ impl Difference {
         }
     }
 
-    /// Only what is to be deleted.
+    /// Keeps only what has to be deleted.
     pub(crate) fn without_missing(self) -> Difference {
         Difference {
             stale: self.stale,
@@ -94,19 +94,19 @@ impl Difference {
         }
     }
 
-    /// Without what a node-cache may have written.
+    /// Leaves out the rules that node-cache may have written.
     pub(crate) fn without_node_caches(mut self) -> Difference {
         self.stale.retain(|listed| !listed.rule.may_be_node_caches());
         self
     }
 
-    /// The rules that are ours and not wanted.
+    /// Our rules that are not wanted.
     pub fn stale(&self) -> impl Iterator<Item = &Rule> {
         self.stale.iter().map(|listed| &listed.rule)
     }
 }
 
-/// Compares what is there with what is wanted for `addresses`, which must be those of the rules at least.
+/// Compares the existing rules about `addresses` with the wanted ones, whose addresses must be among these.
 pub async fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Error> {
     let mut difference = Difference::default();
     let mut present: HashMap<Rule, usize> = HashMap::new();
@@ -134,7 +134,7 @@ pub async fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference
     Ok(difference)
 }
 
-/// All rules such as we or node-cache write about these addresses.
+/// Lists all rules about these addresses in the form that we or node-cache write.
 async fn list_about(addresses: &[IpAddr]) -> Result<Vec<Listed>, Error> {
     let mut all = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -150,8 +150,8 @@ async fn list_about(addresses: &[IpAddr]) -> Result<Vec<Listed>, Error> {
     Ok(all)
 }
 
-/// Writes what is missing, moves what is behind and deletes what is stale. Goes on after an error, and returns all of
-/// them; but not after a program that hung, since the next one would, too.
+/// Writes missing rules, moves shadowed ones first and deletes stale ones. Continues after errors and returns
+/// them all, but stops after a program that hung: the next one would hang, too.
 pub async fn settle(difference: &Difference) -> Outcome {
     let mut outcome = Outcome::default();
     let mut known: HashMap<Family, Tables> = HashMap::new();
@@ -187,7 +187,7 @@ pub async fn settle(difference: &Difference) -> Outcome {
     outcome
 }
 
-/// The rules of a chain, whoever wrote them, without `-A CHAIN`; none if there is no such table.
+/// The rules of a chain, whoever wrote them, without `-A CHAIN`; empty if there is no such table.
 pub(crate) async fn list_chain(family: Family, table: &str, chain: &str) -> Result<Vec<String>, Error> {
     let tables = Tables::new(family).await?;
     if tables.lacks(table) {
@@ -200,14 +200,14 @@ pub(crate) async fn list_chain(family: Family, table: &str, chain: &str) -> Resu
     Ok(lines.map(String::from).collect())
 }
 
-/// Whether a rule is there: an error if it is not, or if iptables or the kernel do not know what is in it.
+/// Returns an error if a rule is not there, or if iptables or the kernel do not support what is in it.
 pub async fn is_there(rule: &Rule) -> Result<(), Error> {
     let tables = Tables::new(rule.family()).await?;
     let command = format!("-C {} {}", rule.chain, rule.arguments());
     tables.execute(rule.table, &command).await.map(|_| ())
 }
 
-/// Changes one thing in a table.
+/// Runs one command on a table.
 pub async fn change(family: Family, table: &str, command: &str) -> Result<(), Error> {
     Tables::new(family)
         .await?
@@ -216,12 +216,12 @@ pub async fn change(family: Family, table: &str, command: &str) -> Result<(), Er
         .map(|_| ())
 }
 
-/// Whether node-cache writes this beside its rules.
+/// Returns whether this is a comment of node-cache's rules.
 pub(crate) fn is_node_caches(comment: &str) -> bool {
     NODE_CACHES.contains(&comment)
 }
 
-/// The tables of one family.
+/// The tables of one address family.
 #[derive(Clone, Copy)]
 struct Tables {
     family: Family,
@@ -234,7 +234,7 @@ impl Tables {
         Ok(Tables { family, legacy })
     }
 
-    /// Whether there is no such table. Legacy iptables makes one by looking at it.
+    /// Returns whether the table is missing. Asking legacy iptables would create it.
     fn lacks(&self, table: &str) -> bool {
         self.legacy && !legacy_tables(self.family).iter().any(|name| name == table)
     }
@@ -271,7 +271,7 @@ impl Tables {
     }
 }
 
-/// A command's words; what stands in quotation marks is one.
+/// Splits a command into words; quoted text is one word.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (index, part) in command.split('"').enumerate() {
@@ -293,7 +293,7 @@ fn command_for(family: Family, legacy: bool) -> &'static str {
     }
 }
 
-/// The names of the legacy tables that the kernel has.
+/// The names of the legacy tables in the kernel.
 fn legacy_tables(family: Family) -> Vec<String> {
     let file = match family {
         Family::V4 => "/proc/thread-self/net/ip_tables_names",
@@ -304,9 +304,9 @@ fn legacy_tables(family: Family) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Whether the node's rules are legacy ones while the plain command writes nft ones. The kubelet and
-/// kube-proxy leave chains by which one can tell, all of them in a table that holds little else; on other machines, any
-/// rule decides.
+/// Returns whether the node's rules are legacy ones although the plain command may write nft ones. On
+/// Kubernetes nodes, the chains of the kubelet and kube-proxy decide: all leave some in `mangle`, a small
+/// table. Elsewhere any rule does.
 async fn uses_legacy(family: Family) -> Result<bool, Error> {
     if legacy_tables(family).is_empty() {
         return Ok(false);
@@ -325,10 +325,10 @@ async fn uses_legacy(family: Family) -> Result<bool, Error> {
     Ok(hints(legacy, &[]).await? > hints(nft, &[]).await?)
 }
 
-/// What tells whether somebody uses tables.
+/// How much a set of tables is used.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Hints {
-    /// Chains of Kubernetes.
+    /// Kubernetes' chains.
     kube: usize,
     rules: usize,
 }
@@ -347,7 +347,7 @@ async fn hints(program: &str, arguments: &[&str]) -> Result<Hints, Error> {
     })
 }
 
-/// Reads a line of `iptables -S`, if it is a rule such as we or node-cache write.
+/// Parses a line of `iptables -S` if the rule has the form that we or node-cache write.
 fn parse(table: &'static str, line: &str) -> Option<Listed> {
     let (chain, arguments) = line.strip_prefix("-A ")?.split_once(' ')?;
     let chain = ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"]
@@ -358,7 +358,7 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
         .find(|comment| arguments.contains(&format!("\"{comment}\"")))?;
     let (arguments, packets) = without_counts(arguments);
     let plain = arguments.replace(&format!("--comment \"{comment}\""), "");
-    // The one rule of ours that says what does not match.
+    // Our only rule with negated matches.
     let is_leaving = plain.contains("! -o lo ") && plain.contains("! --sport ");
     let plain = if is_leaving {
         plain.replace("! -o lo ", "").replace("! --sport ", "--sport ")
@@ -387,7 +387,7 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
     })
 }
 
-/// What the words of a rule say, as far as they have been read.
+/// The parts of a rule that have been parsed so far.
 #[derive(Default)]
 struct Words {
     protocol: Option<&'static str>,
@@ -398,7 +398,7 @@ struct Words {
 }
 
 impl Words {
-    /// None if there is a word that we do not write.
+    /// Returns `None` if it contains a word that we never write.
     fn read(text: &str) -> Option<Words> {
         let mut read = Words::default();
         let mut words = text.split_ascii_whitespace();
@@ -418,18 +418,18 @@ impl Words {
     }
 }
 
-/// The address of a network that holds no other one.
+/// The address of a /32 or /128.
 fn single(network: &str) -> Option<IpAddr> {
     let (address, length) = network.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     (length == if address.is_ipv4() { "32" } else { "128" }).then_some(address)
 }
 
-/// A target by its name and what comes after it.
+/// Parses a target from its name and the words after it.
 fn target<'a>(name: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<Target> {
     match name {
         "NOTRACK" => Some(Target::Notrack),
-        // The same, as legacy iptables lists it.
+        // How legacy iptables lists NOTRACK.
         "CT" if words.next() == Some("--notrack") => Some(Target::Notrack),
         "ACCEPT" => Some(Target::Accept),
         "MASQUERADE" => Some(Target::Masquerade),
@@ -438,7 +438,7 @@ fn target<'a>(name: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<T
     }
 }
 
-/// The arguments of a rule without `-c PACKETS OCTETS`, and its packets.
+/// The arguments of a rule without `-c PACKETS OCTETS`, and its packet count.
 fn without_counts(arguments: &str) -> (String, u64) {
     let counts = arguments.split_once(" -c ").and_then(|(before, counts)| {
         let (packets, behind) = counts.split_once(' ')?;

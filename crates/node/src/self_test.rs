@@ -1,11 +1,12 @@
-//! Whether a pod would get an answer: a query that comes in as a pod's does.
+//! Whether a pod would get an answer: sends queries that arrive as a pod's do.
 //!
-//! What a process of the node sends leaves by OUTPUT and comes in by the loopback. What a pod sends comes in by PREROUTING, on a
-//! link of its own, from an address that is not the node's. So a pair of links plays a pod ([`pair`]): a packet written to
-//! one end ([`packet`]) comes in at the other, and the kernel does with it what it does with anybody's. It sees what
-//! the rules of the node do with queries from there; what is attached to a real pod's own link it does not see.
+//! Packets from the node's own processes leave through OUTPUT and arrive on the loopback link. A pod's arrive
+//! through PREROUTING, on a link of their own, from an address that is not the node's. So a pair of links
+//! imitates a pod ([`pair`]): a packet written to one end ([`packet`]) arrives at the other, and the kernel
+//! treats it like any packet. This covers the node's rules for such queries, but not what is attached to a
+//! real pod's link.
 //!
-//! The question is for a name that only dnsweir answers, so that another server's answer is told from ours.
+//! The question has a name that only dnsweir answers, which distinguishes its answer from another server's.
 
 mod packet;
 pub(super) mod pair;
@@ -29,33 +30,33 @@ use crate::dns::{CLASS_IN, build, flag, rcode, rtype, special};
 use packet::PacketSocket;
 pub use record::{Record, Verdict};
 
-/// What is asked for. The special-use zone above it is answered here (RFC 9462 section 6.4).
+/// The question. The special-use zone above it is answered here (RFC 9462 section 6.4).
 const NAME: &str = "self-test.resolver.arpa";
 
-/// The zones which, if they are configured, answer it.
+/// Zones that answer the question if they are configured.
 const NAMES: [&str; 2] = [NAME, "resolver.arpa"];
 
-/// How often a listener is asked before it counts as silent: the first heartbeat may be yet to come, a worker may hang.
+/// Attempts before a listener counts as silent: its first heartbeat may be late, or a worker may hang.
 const ROUNDS: usize = 20;
 
-/// How long answers are waited for before those are asked again who have not answered.
+/// How long to wait for answers before asking the silent listeners again.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// How soon a test that failed is repeated.
+/// How soon a failed test is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What a plan wants of the self-test.
+/// The self-test in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelfTest {
-    /// Who is asked.
+    /// The listeners to ask.
     pub listeners: Vec<SocketAddr>,
-    /// The addresses that ask, one of each family.
+    /// The source addresses, one per family.
     pub sources: Vec<IpAddr>,
 }
 
 impl SelfTest {
-    /// The self-test of these listeners. Without one: where it is off; where another zone answers the name; of listeners that
-    /// are silent towards those whom they do not know.
+    /// The self-test of these listeners. `None` if it is off or if a configured zone answers the name;
+    /// listeners that do not reply to unknown clients are left out.
     pub fn of(config: &Config, node: &Node, listeners: &[SocketAddr]) -> Option<SelfTest> {
         let zones = config.zones.iter().flat_map(|zone| &zone.names);
         let mut zones = zones.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
@@ -80,14 +81,14 @@ impl SelfTest {
         (!listeners.is_empty()).then_some(SelfTest { listeners, sources })
     }
 
-    /// The address that asks a listener.
+    /// The source address for a listener.
     fn source(&self, listener: SocketAddr) -> Option<IpAddr> {
         let mut sources = self.sources.iter().copied();
         sources.find(|source| source.is_ipv4() == listener.is_ipv4())
     }
 }
 
-/// As `node plan` shows it.
+/// As `node plan` prints it.
 impl fmt::Display for SelfTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sources: Vec<String> = self.sources.iter().map(ToString::to_string).collect();
@@ -101,15 +102,15 @@ impl fmt::Display for SelfTest {
     }
 }
 
-/// Asks every listener until all have answered, or for two seconds.
+/// Asks every listener until all have answered, for two seconds at most.
 ///
 /// # Errors
-/// When packets cannot be sent: the pair of links is not there, or the process lacks NET_RAW.
+/// If packets cannot be sent: the pair of links is missing, or the process lacks NET_RAW.
 pub async fn run(test: &SelfTest) -> io::Result<Vec<(SocketAddr, Verdict)>> {
     let socket = PacketSocket::open(pair::POD_END)?;
     let unanswered = |&listener| (listener, Verdict::Unanswered);
     let mut verdicts: Vec<_> = test.listeners.iter().map(unanswered).collect();
-    // Answers to earlier rounds count as well: a busy node is slow.
+    // Late answers to earlier rounds count as well: a busy node is slow.
     let mut asked: Vec<Asked> = Vec::new();
     for _ in 0..ROUNDS {
         for (listener, _) in verdicts
@@ -160,14 +161,14 @@ impl Asked {
         let mut message = build::upstream_query(name.as_bytes(), rtype::A, CLASS_IN, flag::RD, false, None);
         message[..2].copy_from_slice(&rand::random::<[u8; 2]>());
         Asked {
-            // Above the ports that the kernel gives out by default, so that no connection of the node is in the way.
+            // Above the default ephemeral ports, so that it does not collide with the node's connections.
             from: SocketAddr::new(source, rand::random_range(61_000..=65_535)),
             to,
             message,
         }
     }
 
-    /// What a packet says of this query, if it is about it.
+    /// The verdict of a packet on this query, if it is a reply to it.
     fn judge(&self, frame: &[u8]) -> Option<Verdict> {
         let reply = packet::read(frame, self.to, self.from)?;
         if reply.get(..2)? != &self.message[..2] {
@@ -181,7 +182,7 @@ impl Asked {
     }
 }
 
-/// Whether a reply is what dnsweir says of the name, or that the client may not ask.
+/// Returns whether a reply is dnsweir's answer for the name, or its refusal to a client that may not ask.
 fn is_ours(reply: &[u8]) -> bool {
     let Ok(answer) = Answer::read(reply.to_vec()) else {
         return false;
@@ -203,7 +204,7 @@ pub(super) struct Tester {
 
 #[derive(Default, Clone)]
 struct Wanted {
-    /// Counts what was wanted before.
+    /// Counts the orders, so that a caller knows when its own is done.
     number: u64,
     test: Option<SelfTest>,
     every: Duration,
@@ -216,7 +217,7 @@ impl Drop for Tester {
 }
 
 impl Tester {
-    /// Starts with nothing to test.
+    /// Starts with no test.
     pub fn start(record: Arc<Record>) -> Tester {
         let (wanted, mut orders) = watch::channel(Wanted::default());
         let (tell, done) = watch::channel(0);
@@ -239,7 +240,7 @@ impl Tester {
         Tester { wanted, done, task }
     }
 
-    /// This is tested from now on, each time after so long. Returns after the first time.
+    /// Replaces the test and repeats it at this interval. Returns after the first run.
     pub async fn test(&self, test: Option<SelfTest>, every: Duration) {
         self.wanted.send_modify(|wanted| {
             *wanted = Wanted {

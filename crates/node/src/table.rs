@@ -1,18 +1,19 @@
 //! The nft table `inet dnsweir`: what iptables cannot do.
 //!
-//! *Heartbeats.* A rule of iptables that asks for a socket (`-m socket`) sees that it is there, not that anybody reads it.
-//! So whoever reads it sends a packet from it to its own address, [`HEARTBEAT_PORT`], which a rule notes in a set that
-//! forgets after [`FORGOTTEN`], and drops. A query to an address that is not in the set is given to connection tracking
-//! before any rule could keep it away from there: docs/decisions/0008-heartbeats.md.
+//! *Heartbeats.* An iptables rule with `-m socket` sees that a socket exists, not that anything reads it. So
+//! the reader of the socket sends packets from it to its own address, port [`HEARTBEAT_PORT`]. A rule drops
+//! them and adds the address to a set, where it expires after [`FORGOTTEN`]. Queries to an address that is
+//! not in the set are tracked, before any other rule can prevent that: docs/decisions/0008-heartbeats.md.
 //!
-//! *The node's own queries.* What the proxy asks the cluster's DNS at the address that it listens on itself is tracked, and so translated,
-//! whatever rules of others say, in whatever order: the same words that take a query away from us take it to the cluster.
+//! *The node's own queries.* Queries of the proxy to the cluster's DNS, at an address that it listens on
+//! itself, are tracked and therefore translated, whatever other programs' rules say and in whatever order:
+//! the same statement that sends a client's query past us sends ours to the cluster.
 //!
-//! *Detours.* Where no service stands behind an address, what no socket takes has its destination overwritten:
+//! *Detours.* Where no service stands behind an address, packets that no socket takes get a new destination:
 //! docs/decisions/0006-detours.md.
 //!
-//! The table is ours alone; in it are those lines only that [`lines`] writes. Lines are compared one by one and written
-//! at once. The sets outlive that, so that nobody is forgotten because something else is written.
+//! The table is ours alone and has only lines that [`lines`] writes. Lines are compared one by one and
+//! written in one transaction. The sets survive that, so a rewrite loses no heartbeats.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -24,10 +25,10 @@ use super::outcome::Outcome;
 use super::plan::{Plan, Rule};
 use super::program::{Failure, run};
 
-/// Where heartbeats are sent to, at their own address: nobody's port (RFC 1078).
+/// The destination port of heartbeats, at the sender's own address. No program uses it (RFC 1078).
 pub const HEARTBEAT_PORT: u16 = 1;
 
-/// When an address without heartbeats is forgotten: three of them may be late.
+/// How long an address without heartbeats stays in the set: three may be late.
 pub(crate) const FORGOTTEN: Duration = Duration::from_millis(400);
 
 /// The table, in the family `inet`.
@@ -36,13 +37,13 @@ pub(super) const TABLE: &str = "dnsweir";
 /// A chain of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chain {
-    /// Notes what is sent as a heartbeat.
+    /// Records heartbeats in the sets.
     Heartbeat,
-    /// Has tracked what is sent to whom nothing was heard of.
+    /// Has packets tracked whose destination has sent no recent heartbeat.
     Unheard,
-    /// Has tracked what the node itself asks.
+    /// Has the node's own queries tracked.
     Asked,
-    /// Overwrites destinations.
+    /// Rewrites destinations.
     Detour,
 }
 
@@ -58,7 +59,7 @@ impl Chain {
         }
     }
 
-    /// Ten before iptables' table raw, at -300; `mangle` comes after connection tracking and before NAT.
+    /// Ten before iptables' raw table at -300; `mangle` runs after connection tracking and before NAT.
     fn hook(self) -> &'static str {
         match self {
             Chain::Heartbeat | Chain::Asked => "hook output priority -310",
@@ -72,11 +73,11 @@ impl Chain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     chain: Chain,
-    /// As nft lists it, but for the counts.
+    /// As nft lists it, without the counts.
     text: String,
 }
 
-/// As one would look for it.
+/// As an operator would search for it.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nft {}", self.text)
@@ -84,13 +85,13 @@ impl fmt::Display for Line {
 }
 
 impl Line {
-    /// What the node can do without.
+    /// Returns whether the node can do without this line.
     pub(crate) fn is_optional(&self) -> bool {
         self.chain != Chain::Detour
     }
 }
 
-/// The lines that a plan wants.
+/// The lines of a plan.
 pub fn lines(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut add = |chain, text| lines.push(Line { chain, text });
@@ -104,8 +105,8 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
             ),
         );
         for protocol in ["udp", "tcp"] {
-            // A packet that belongs to a zone of connection tracking is tracked, whatever rule says NOTRACK later: all
-            // there are (xt_CT, nft_ct) leave it alone. Zone 0 is the one that packets are in anyway.
+            // A packet that is assigned to a conntrack zone is tracked even if a later rule says NOTRACK,
+            // since xt_CT and nft_ct leave such packets alone. Zone 0 is the default zone.
             add(
                 Chain::Unheard,
                 format!(
@@ -121,7 +122,7 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
         let family = family(to);
         for protocol in ["udp", "tcp"] {
             let query = format!("{family} daddr {} {protocol} dport {}", from.ip(), from.port());
-            // What a socket takes: the rule that looks for one leaves it untracked.
+            // A socket takes these: the socket-matching rule left them untracked.
             add(
                 Chain::Detour,
                 format!("{query} ct state invalid,untracked accept"),
@@ -132,7 +133,8 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Those that stand beside rules which have the node's own queries tracked: others' rules may come before these.
+/// The lines beside rules that have the node's own queries tracked, since other programs' rules may come
+/// before those.
 pub fn asked(rules: &[Rule]) -> Vec<Line> {
     let tracked = rules.iter().filter(|rule| rule.has_queries_tracked());
     let lines = tracked.map(|rule| {
@@ -153,27 +155,27 @@ fn set(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "alive4" } else { "alive6" }
 }
 
-/// What differs between the table as it is and as it ought to be.
+/// The difference between the table and the wanted lines.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// Wanted, and not there.
+    /// Wanted, but not there.
     pub missing: Vec<Line>,
-    /// There, about one of our addresses, and not wanted.
+    /// About one of our addresses, but not wanted.
     pub stale: Vec<Line>,
-    /// Why heartbeats are not listened for, where they are wanted.
+    /// Why heartbeats are not supported, where they are wanted.
     pub shortfall: Option<String>,
-    /// Packets that went past us since the table was written, because nothing was heard of us.
+    /// Packets that bypassed us for lack of heartbeats since the table was written.
     pub unheard: u64,
-    /// The chains that are there.
+    /// The chains that exist.
     chains: Vec<Chain>,
-    /// All lines as they ought to be, those about others' addresses first.
+    /// All lines of the wanted table, those about other processes' addresses first.
     target: Vec<Line>,
-    /// The table is not that.
+    /// Whether the table differs from `target`.
     differs: bool,
 }
 
 impl Difference {
-    /// Only what is to be deleted.
+    /// Keeps only what has to be deleted.
     pub(crate) fn without_missing(mut self) -> Difference {
         let missing = std::mem::take(&mut self.missing);
         self.target.retain(|line| !missing.contains(line));
@@ -182,8 +184,8 @@ impl Difference {
     }
 }
 
-/// Compares what is there with what is wanted for `addresses`. Heartbeats that this machine cannot listen for are not
-/// missed: [`Difference::shortfall`] says why.
+/// Compares the table with the lines wanted for `addresses`. Heartbeat lines that this machine does not
+/// support do not count as missing: [`Difference::shortfall`] says why.
 pub async fn compare(wanted: &[Line], addresses: &[IpAddr]) -> Result<Difference, Error> {
     let required: Vec<Line> = wanted
         .iter()
@@ -192,7 +194,7 @@ pub async fn compare(wanted: &[Line], addresses: &[IpAddr]) -> Result<Difference
         .collect();
     let found = match list().await {
         Ok(found) => found,
-        // Where nft is missing, there is no table of ours.
+        // Without nft, there can be no table of ours.
         Err(failure) if failure.is_missing() && required.is_empty() => {
             return Ok(Difference {
                 shortfall: (!wanted.is_empty()).then(|| Error::from(failure).to_string()),
@@ -205,7 +207,7 @@ pub async fn compare(wanted: &[Line], addresses: &[IpAddr]) -> Result<Difference
     if !difference.missing.iter().any(Line::is_optional) {
         return Ok(difference);
     }
-    // The kernel is asked, and nothing is changed.
+    // `--check` asks the kernel without changing anything.
     match write(&difference, &["--check"]).await {
         Err(error) if error.kind != Kind::Deadline => Ok(Difference {
             shortfall: Some(error.to_string()),
@@ -223,7 +225,7 @@ fn difference(wanted: &[Line], found: &Found, addresses: &[IpAddr]) -> Differenc
         let lines = one.iter().filter(|line| !other.contains(line));
         lines.cloned().collect()
     };
-    // The order counts within a chain only.
+    // Order matters only within a chain.
     let by_chain = |lines: &[Line]| {
         let of = |chain| lines.iter().filter(move |line| line.chain == chain);
         Chain::ALL.into_iter().flat_map(of).cloned().collect::<Vec<_>>()
@@ -239,7 +241,7 @@ fn difference(wanted: &[Line], found: &Found, addresses: &[IpAddr]) -> Differenc
     }
 }
 
-/// Makes the table as it ought to be, at once; without lines, there is none.
+/// Brings the table to the wanted state in one transaction; removes it if there are no lines.
 pub async fn settle(difference: &Difference) -> Outcome {
     let mut outcome = Outcome {
         shortfall: difference.shortfall.clone(),
@@ -270,12 +272,12 @@ async fn write(difference: &Difference, options: &[&str]) -> Result<(), Error> {
     })
 }
 
-/// What nft reads to make the table as it ought to be.
+/// The nft script that brings the table to the wanted state.
 fn script(difference: &Difference) -> String {
     use std::fmt::Write as _;
     let target = &difference.target;
     if target.is_empty() {
-        // Deleting what is not there is an error: it is made first.
+        // Deleting a missing table is an error, so create it first.
         return format!("table inet {TABLE}\ndelete table inet {TABLE}\n");
     }
     let used = |chain| target.iter().any(|line| line.chain == chain);
@@ -302,7 +304,7 @@ fn script(difference: &Difference) -> String {
         if used(chain) || difference.chains.contains(&chain) {
             let _ = writeln!(script, "flush chain inet {TABLE} {}", chain.name());
         }
-        // A chain costs every packet of the node a look.
+        // Every chain costs each packet of the node a lookup.
         if !used(chain) && difference.chains.contains(&chain) {
             let _ = writeln!(script, "delete chain inet {TABLE} {}", chain.name());
         }
@@ -318,7 +320,7 @@ fn script(difference: &Difference) -> String {
     script
 }
 
-/// The table as it is.
+/// The table that exists.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     chains: Vec<Chain>,
@@ -327,9 +329,9 @@ struct Found {
 }
 
 async fn list() -> Result<Found, Failure> {
-    // Without what is in the sets.
+    // `--terse` leaves out the elements of sets.
     let output: Output = run("nft", &["--terse", "list", "table", "inet", TABLE], "").await?;
-    // Without the table, it fails.
+    // It fails, with no output, if there is no table.
     Ok(parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
@@ -355,7 +357,7 @@ fn parse(text: &str) -> Found {
     found
 }
 
-/// A line as it is written, and how many packets its counter has counted.
+/// A line without its counter values, and the packet count.
 fn without_counts(line: &str) -> (String, u64) {
     let mut words: Vec<&str> = line.split_ascii_whitespace().collect();
     let Some(at) = words.windows(2).position(|pair| pair == ["counter", "packets"]) else {
@@ -367,7 +369,7 @@ fn without_counts(line: &str) -> (String, u64) {
     (words.join(" "), packets.unwrap_or_default())
 }
 
-/// The listener's address of a line.
+/// The listener's address in a line.
 fn address_of(line: &str) -> Option<IpAddr> {
     let mut words = line.split_ascii_whitespace();
     let (family, end) = (words.next()?, words.next()?);
@@ -376,7 +378,7 @@ fn address_of(line: &str) -> Option<IpAddr> {
 }
 
 impl Plan {
-    /// The listeners whose rules hold while something is heard of those who read their sockets.
+    /// The listeners whose rules hold only while heartbeats come from the readers of their sockets.
     pub fn heartbeats(&self) -> Vec<SocketAddr> {
         let mut listeners: Vec<SocketAddr> = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.for_socket) {

@@ -1,8 +1,8 @@
-//! When the network is looked at before its next turn: as soon as rules are heard to have changed, and while something does not work
-//! that they are for.
+//! When the network is checked before the regular interval: as soon as rules are reported to have changed,
+//! and while something that depends on them does not work.
 //!
-//! Either way there is a pause between two looks, and one that mends nothing is followed by a longer one: what stays may be nothing
-//! that rules could mend.
+//! There is always a pause between two checks, which grows after a check that repaired nothing: rules may not
+//! be the cause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,37 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::rule_news::RuleNews;
 use super::self_test::Record;
 
-/// From one look to the next at least.
+/// The shortest time between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many times as long as a look takes there is none that news is the reason for.
+/// News triggers no check for this many times as long as the last one took.
 const SHARE: u32 = 10;
 
-/// How long after the first news we look: who writes a rule as a rule writes several.
+/// How long after the first news we check: a program that writes one rule usually writes several.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Whether something does not work that the network is kept for, as far as others know.
+/// Returns whether something that the network is managed for does not work, as far as the rest of the proxy
+/// knows.
 pub type Symptom = Box<dyn Fn() -> bool + Send>;
 
-/// Says when it is time.
+/// Decides when to check.
 pub struct Urgency {
-    /// None: the kernel tells nothing of rules.
+    /// None if the kernel does not report rules.
     news: Option<RuleNews>,
     symptom: Symptom,
     self_test: Arc<Record>,
     ticks: Interval,
-    /// There was news since the last look.
+    /// There was news since the last check.
     heard: bool,
-    /// When news is next looked after.
+    /// When news may next trigger a check.
     next: Instant,
     patience: Patience,
-    /// How often the network is looked at anyway.
+    /// The regular interval between checks.
     pub every: Duration,
 }
 
 impl Urgency {
-    /// Hears of rules from now on.
+    /// Subscribes to rule changes.
     pub fn new(symptom: Symptom, self_test: Arc<Record>, every: Duration) -> Urgency {
         let news = RuleNews::open().inspect_err(|error| {
             tracing::info!(%error, "node: the kernel does not report changes of rules: they are only checked at intervals");
@@ -62,7 +63,7 @@ impl Urgency {
         }
     }
 
-    /// Resolves when it is time to look, with what time it is. May be dropped and called again.
+    /// Resolves when it is time to check, with the current time. Cancel-safe.
     pub async fn come(&mut self) -> Instant {
         loop {
             tokio::select! {
@@ -72,7 +73,7 @@ impl Urgency {
                 }
                 () = sleep_until(self.next), if self.heard => {
                     self.heard = false;
-                    // What has been told by now is seen by who looks now.
+                    // The check that follows sees everything reported so far.
                     self.news.iter_mut().for_each(RuleNews::forget);
                     return Instant::now();
                 }
@@ -86,7 +87,7 @@ impl Urgency {
         }
     }
 
-    /// It has been looked since `begin`, and whether anything was put right.
+    /// Records a check that started at `begin`, and whether it repaired anything.
     pub fn looked(&mut self, begin: Instant, mended: bool) {
         let now = Instant::now();
         self.next = now + PAUSE.max((now - begin) * SHARE);
@@ -94,11 +95,11 @@ impl Urgency {
     }
 }
 
-/// How long a symptom is borne.
+/// Backoff of checks while a symptom lasts.
 struct Patience {
-    /// Until when.
+    /// No check before this time.
     again: Instant,
-    /// How long the last time.
+    /// The last pause.
     pause: Duration,
 }
 
@@ -119,7 +120,7 @@ impl Patience {
     }
 }
 
-/// Ticks of so long, the first of them after that time.
+/// Ticks at an interval, the first after one interval.
 pub(super) fn ticks(every: Duration) -> Interval {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +139,7 @@ async fn hear(news: &mut Option<RuleNews>) {
 mod tests {
     use super::*;
 
-    /// The seconds at which is looked, of so many, while a symptom is there or not.
+    /// The seconds at which checks happen, out of so many, with or without a symptom.
     fn looks(seconds: u64, is_ill: impl Fn(u64) -> bool, mended: bool) -> Vec<u64> {
         let begin = Instant::now();
         let mut patience = Patience {
@@ -160,7 +161,7 @@ mod tests {
     fn a_symptom_that_stays_is_looked_after_less_and_less_often() {
         assert_eq!(looks(5, |_| true, true), [0, 1, 2, 3, 4]);
         assert_eq!(looks(200, |_| true, false), [0, 2, 6, 14, 30, 62, 122, 182]);
-        // One that comes back is a new one.
+        // A symptom that returns starts over.
         let comes_back = |second| second != 100;
         let expected = [0, 2, 6, 14, 30, 62, 101, 103, 107, 115, 131, 163];
         assert_eq!(looks(200, comes_back, false), expected);

@@ -99,7 +99,7 @@ fn fall_through_leaves_the_switch_to_the_socket() {
             "{line}: {lines:#?}"
         );
     }
-    // A client on the node asks the cluster's DNS: no rule may keep kube-proxy from translating it.
+    // Queries from the node to the cluster's DNS: no rule may keep kube-proxy from translating them.
     assert!(
         !lines
             .iter()
@@ -119,7 +119,7 @@ fn fall_through_takes_a_detour_where_no_service_stands() {
     };
     assert_eq!(detour.from, "169.254.20.10:53".parse().unwrap());
     assert_eq!(detour.to, "10.96.0.10".parse::<IpAddr>().unwrap());
-    // Only what is tracked is translated.
+    // Only tracked packets are translated.
     let lines = typed(&plan);
     let switch = |ip: &str| {
         let query = format!("PREROUTING -p udp -d {ip} --dport 53");
@@ -128,7 +128,7 @@ fn fall_through_takes_a_detour_where_no_service_stands() {
             .any(|rule| rule.contains(&query) && rule.contains("-m socket"))
     };
     assert!(switch("169.254.20.10") && switch("10.96.0.10"), "{lines:#?}");
-    // Nobody else would answer there: silence costs less than a look for the socket.
+    // Nothing else would answer there: no answer costs less than a socket lookup.
     assert!(!switch("fd00:20::10"), "{lines:#?}");
 }
 
@@ -141,7 +141,7 @@ fn link_local_hands_over_to_ipvs() {
     let lines = typed(&plan);
     let dnat = "iptables -t nat -I PREROUTING -p udp -d 169.254.20.10 --dport 53 -j DNAT --to-destination 10.96.0.10:53";
     assert!(lines.iter().any(|rule| rule.starts_with(dnat)), "{lines:#?}");
-    // IPVS has that address on a link of its own.
+    // IPVS has that address on its own link.
     assert_eq!(
         plan.link.unwrap().addresses,
         ["169.254.20.10".parse::<IpAddr>().unwrap()]

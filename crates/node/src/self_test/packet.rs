@@ -1,4 +1,4 @@
-//! Datagrams as packets on a link, written and read without the kernel's routes and rules.
+//! Datagrams as packets on a link, written and read past the kernel's routes and rules.
 
 use std::io::{self, Read as _, Write as _};
 use std::mem;
@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::pair::{NOBODY_MAC, NODE_MAC};
 
-/// The largest packet that is read: beyond it there is no reply to our question.
+/// The largest packet that is read; our reply is never larger.
 const LARGEST: usize = 2048;
 
 /// All protocols (linux/if_ether.h).
@@ -21,15 +21,15 @@ const ALL: u16 = libc::ETH_P_ALL as u16;
 pub struct PacketSocket(AsyncFd<Socket>);
 
 impl PacketSocket {
-    /// Opens it. It needs NET_RAW.
+    /// Opens a socket on the link. Requires NET_RAW.
     pub fn open(link: &str) -> io::Result<PacketSocket> {
-        // Until it is bound, a socket without a protocol gets nothing, of no link.
+        // Without a protocol, the socket receives nothing from any link until it is bound.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.set_nonblocking(true)?;
         let index = name_to_index(&socket, link)
             .map_err(|error| io::Error::new(error.kind(), format!("no link {link}: {error}")))?;
-        // SAFETY: a sockaddr_ll fits into the storage, which is zeroed and aligned for all kinds of addresses; its length
-        // is what is told.
+        // SAFETY: the storage is zeroed, aligned for all address types and large enough for a sockaddr_ll,
+        // whose length is returned.
         let (_, address) = unsafe {
             SockAddr::try_init(|storage, length| {
                 let address = storage.cast::<libc::sockaddr_ll>();
@@ -41,7 +41,7 @@ impl PacketSocket {
             })
         }?;
         socket.bind(&address)?;
-        // SAFETY: a socket of socket2 is the one that it was made with until it is dropped, and it is owned here.
+        // SAFETY: a socket2 socket keeps its descriptor until it is dropped, and it is owned here.
         let socket = unsafe { AsyncFd::register(socket) }?;
         Ok(PacketSocket(socket))
     }
@@ -56,7 +56,7 @@ impl PacketSocket {
         }
     }
 
-    /// The next packet on the link, in whichever direction.
+    /// Receives the next packet on the link, in either direction.
     pub async fn receive(&self) -> io::Result<Vec<u8>> {
         let mut packet = vec![0; LARGEST];
         loop {
@@ -69,7 +69,7 @@ impl PacketSocket {
     }
 }
 
-/// A datagram as a packet that comes in at the node; the addresses are of one family.
+/// Builds a packet that arrives at the node with a datagram. Both addresses must be of one family.
 pub fn write(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2(NOBODY_MAC, NODE_MAC);
     let datagram = match (from.ip(), to.ip()) {
@@ -78,7 +78,7 @@ pub fn write(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     }
     .udp(from.port(), to.port());
     let mut packet = Vec::with_capacity(datagram.size(payload.len()));
-    // Only what is too long for a packet would fail.
+    // Only fails if the payload is too long for a packet.
     let _ = datagram.write(&mut packet, payload);
     packet
 }
@@ -90,8 +90,8 @@ fn octets(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// What a packet carries, if it is a datagram from one of these addresses to the other. Checksums are left alone: on such
-/// links the kernel does not compute any.
+/// The payload of a packet, if it is a datagram from the first address to the second. Checksums are not
+/// verified: the kernel does not compute them on such links.
 pub fn read(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<&[u8]> {
     let sliced = SlicedPacket::from_ethernet(packet).ok()?;
     let Some(TransportSlice::Udp(datagram)) = &sliced.transport else {

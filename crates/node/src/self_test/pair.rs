@@ -1,8 +1,9 @@
-//! The pair of links that plays a pod: what one end is given comes in at the other.
+//! The pair of links that imitates a pod: what is sent into one end arrives at the other.
 //!
-//! The node's end has no address, but routes to those that ask, so that replies go back where queries came from, and
-//! entries for them among its neighbours, so that nobody is asked who has them. The pod's end takes no part in the node's traffic:
-//! replies bear a hardware address that is not its own, and the kernel drops them after our socket has seen them.
+//! The node's end has no address. It has routes to the source addresses, so that replies go back the way
+//! queries came, and neighbour entries for them, so that none has to be resolved. The pod's end takes no part
+//! in the node's traffic: replies have a hardware address that is not its own, so the kernel drops them after
+//! our socket has read them.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,26 +17,26 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use super::super::error::io_error;
 
-/// The end at which queries come in.
+/// The end where queries arrive.
 pub(crate) const NODE_END: &str = "dnsweir-test";
 
-/// The end at which queries are written.
+/// The end that queries are written to.
 pub(crate) const POD_END: &str = "dnsweir-pod";
 
-/// The hardware address of the node's end, by which the pair is known as ours.
+/// The hardware address of the node's end, which marks the pair as ours.
 pub(crate) const NODE_MAC: [u8; 6] = *b"\x02dnsw\x01";
 
-/// The hardware address of whoever asks, which no link has.
+/// The hardware address of the source addresses, which no link has.
 pub(crate) const NOBODY_MAC: [u8; 6] = *b"\x02dnsw\x02";
 
-/// Whether the pair is there, and both ends are up.
+/// Returns whether the pair exists and both ends are up.
 pub async fn is_there(handle: &Handle) -> io::Result<bool> {
     let link = find(handle, NODE_END).await?;
     Ok(link.is_some_and(|link| is_ours(&link) && link.header.flags.contains(LinkFlags::LowerUp)))
 }
 
-/// Makes what is missing of the pair, and of the routes and neighbours for those that ask; all of it if it is to be made `anew`. Whether the links
-/// were made.
+/// Creates whatever is missing of the pair, its routes and its neighbours; recreates all of it if `anew`.
+/// Returns whether the links were created.
 pub async fn raise(handle: &Handle, sources: &[IpAddr], anew: bool) -> io::Result<bool> {
     if anew {
         lower(handle).await?;
@@ -53,7 +54,7 @@ pub async fn raise(handle: &Handle, sources: &[IpAddr], anew: bool) -> io::Resul
         let link = find(handle, name).await?.ok_or(io::ErrorKind::NotFound)?;
         let index = link.header.index;
         if made {
-            // The kernel makes up no addresses, and so nothing is announced. Without IPv6 there is nothing to be set.
+            // The kernel must not generate addresses, and so announces none. Without IPv6 this fails.
             let no_addresses = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
             let set = LinkUnspec::new_with_index(index)
                 .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![no_addresses]));
@@ -70,7 +71,7 @@ pub async fn raise(handle: &Handle, sources: &[IpAddr], anew: bool) -> io::Resul
     Ok(made)
 }
 
-/// A route and a neighbour for an address that asks.
+/// Adds a route and a neighbour entry for a source address.
 async fn lead_back(handle: &Handle, index: u32, source: IpAddr) -> io::Result<()> {
     let neighbour = handle.neighbours().add(index, source);
     known(neighbour.link_layer_address(&NOBODY_MAC).execute().await)?;
@@ -88,7 +89,7 @@ async fn lead_back(handle: &Handle, index: u32, source: IpAddr) -> io::Result<()
     known(handle.route().add(route).execute().await)
 }
 
-/// What is there already is as good.
+/// An entry that exists already is fine.
 fn known(outcome: Result<(), rtnetlink::Error>) -> io::Result<()> {
     match outcome.map_err(io_error) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -96,15 +97,15 @@ fn known(outcome: Result<(), rtnetlink::Error>) -> io::Result<()> {
     }
 }
 
-/// Takes the pair away. Whether there was one; a link of this name that is not ours is left alone.
+/// Removes the pair. Returns whether there was one; a link of this name that is not ours stays.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub async fn lower(handle: &Handle) -> io::Result<bool> {
     let Some(link) = find(handle, NODE_END).await? else {
         return Ok(false);
     };
-    // Somebody else's stays theirs.
+    // Another program's link stays.
     if !is_ours(&link) {
         return Ok(false);
     }

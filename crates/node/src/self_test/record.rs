@@ -1,4 +1,4 @@
-//! What the self-test of a running proxy found: for `/ready`, the log and `/metrics`.
+//! The self-test results of a running proxy, for `/ready`, the log and `/metrics`.
 
 use std::fmt;
 use std::io;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// What became of queries to a listener.
+/// The result of a listener's queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// We answered, or another dnsweir that listens there.
+    /// We answered, or another dnsweir on the same address did.
     Answered,
     /// Another server answered.
     Diverted,
-    /// Nobody did.
+    /// No server answered.
     Unanswered,
 }
 
 impl Verdict {
-    /// All of them.
+    /// All verdicts.
     pub const ALL: [Verdict; 3] = [Verdict::Answered, Verdict::Diverted, Verdict::Unanswered];
 
     /// The value of the label `result`.
@@ -31,7 +31,7 @@ impl Verdict {
         }
     }
 
-    /// What is wrong, in the words of `node status`.
+    /// What is wrong, as `node status` prints it.
     pub fn wrong(self) -> Option<&'static str> {
         match self {
             Verdict::Answered => None,
@@ -41,7 +41,7 @@ impl Verdict {
     }
 }
 
-/// A listener that pods would not get an answer from.
+/// A listener that would not answer pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     listener: SocketAddr,
@@ -59,7 +59,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the self-test of a running proxy found.
+/// The self-test results of a running proxy.
 #[derive(Debug, Default)]
 pub struct Record {
     counts: [AtomicU64; Verdict::ALL.len()],
@@ -70,32 +70,32 @@ pub struct Record {
 struct Last {
     listeners: usize,
     failures: Vec<Failure>,
-    /// Why nothing was tested.
+    /// Why no test ran.
     why: Option<String>,
 }
 
 impl Record {
-    /// How often tests of single listeners came to this.
+    /// How many tests of single listeners had this result.
     pub fn count(&self, verdict: Verdict) -> u64 {
         self.counts[verdict as usize].load(Ordering::Relaxed)
     }
 
-    /// How many listeners were tested last; 0 where there is no self-test.
+    /// How many listeners the last test had; 0 if there is no self-test.
     pub fn listeners(&self) -> usize {
         self.last.lock().listeners
     }
 
-    /// The listeners that pods would not get an answer from.
+    /// The listeners that would not answer pods.
     pub fn failures(&self) -> Vec<Failure> {
         self.last.lock().failures.clone()
     }
 
-    /// Whether testing itself failed.
+    /// Returns whether the test itself failed.
     pub(crate) fn is_broken(&self) -> bool {
         self.last.lock().why.is_some()
     }
 
-    /// Keeps what a test came to, and logs what is new in it. Whether all is well.
+    /// Stores a result and logs what is new in it. Returns whether no listener failed.
     pub fn keep(&self, outcome: io::Result<Vec<(SocketAddr, Verdict)>>) -> bool {
         let (verdicts, why) = match outcome {
             Ok(verdicts) => (verdicts, None),
