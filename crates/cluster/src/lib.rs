@@ -1,7 +1,8 @@
-//! What a Kubernetes API server says.
+//! Everything that needs a Kubernetes API server.
 //!
-//! [`api_server`] reaches it and follows objects. [`kubernetes`] answers from services and endpoints, [`service_entries`] for the
-//! hosts of Istio's, and [`identity`] says which pod has an address. Nothing else of the proxy knows kube.
+//! [`api_server`] connects to it and follows objects. [`kubernetes`] answers from services and endpoints,
+//! [`service_entries`] for the hosts of Istio's, and [`identity`] maps addresses to pods. No other part of
+//! the proxy uses kube.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How the API server is reached: by a kubeconfig, or by the service account of the pod.
+//! Connects to the API server, with a kubeconfig or the pod's service account.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use tokio::time::sleep;
 
 use crate::config::Kubeconfig;
 
-/// Where the kubelet puts the authority that the API server's certificate is of.
+/// The CA certificate of the API server, which the kubelet puts there.
 const AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-/// How long until connecting is tried again.
+/// How long to wait before connecting again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection that is silent for so long is dead: the API server says something every minute.
+/// A connection that is silent for this long is dead: the API server sends something every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Has `follow` go on with a client until it is done, anew whenever a failure finds other credentials. `failed` is told why
-/// there is no client.
+/// Runs `follow` with a client until it is done; restarts it with a new client if the credentials have
+/// changed after a failure. Calls `failed` with the reason why there is no client.
 pub(crate) async fn keep_connected(
     kubeconfig: Option<&Kubeconfig>,
     failure: &Notify,
@@ -46,7 +46,7 @@ pub(crate) async fn keep_connected(
     }
 }
 
-/// Waits until a failure finds other credentials than those.
+/// Waits until a failure occurs and the credentials differ from these.
 async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials: u64) {
     loop {
         failure.notified().await;
@@ -56,7 +56,7 @@ async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials:
     }
 }
 
-/// A client of the API server, as the configuration has it.
+/// Creates a client from the configuration.
 async fn connect(kubeconfig: Option<&Kubeconfig>) -> Result<Client, String> {
     let mut config = match kubeconfig {
         None => kube::Config::incluster().map_err(|error| format!("there is no service account: {error}"))?,
@@ -73,14 +73,14 @@ async fn connect(kubeconfig: Option<&Kubeconfig>) -> Result<Client, String> {
     };
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
-    // When to try again is decided here, for all kinds of failures.
+    // The reflector decides when to retry, for all kinds of failures.
     config.default_retry = false;
     dnsweir_config::tls::install_provider();
     Client::try_from(config).map_err(|error| error.to_string())
 }
 
-/// Stands for what is in a kubeconfig and the files that it names, or for whom a service account trusts. Its token is read again by
-/// the client.
+/// A hash of a kubeconfig and the files it names, or of the service account's CA. The client itself rereads
+/// the account's token.
 fn fingerprint(kubeconfig: Option<&Kubeconfig>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Some(kubeconfig) = kubeconfig else {

@@ -1,4 +1,4 @@
-//! How the objects of one kind are doing.
+//! The state of following one kind of object.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -6,32 +6,32 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// What happened to the objects of one kind that are followed.
+/// Counters and health of following one kind of object.
 pub struct Followed {
-    /// What they are called.
+    /// The kind's name.
     kind: &'static str,
     /// How many are known.
     pub objects: AtomicUsize,
     /// How often all were listed.
     pub lists: AtomicU64,
-    /// What was heard since, bookmarks included.
+    /// Changes and bookmarks received.
     pub events: AtomicU64,
-    /// How often the API server could not be listed or watched.
+    /// How often a list or a watch failed.
     pub failures: AtomicU64,
-    /// Objects that could not be taken as they are.
+    /// Objects that were ignored or cut.
     pub refused: AtomicU64,
     health: Mutex<Health>,
 }
 
 #[derive(Default)]
 struct Health {
-    /// When it was heard of last.
+    /// When the API server last sent something.
     heard: Option<Instant>,
     problem: Option<String>,
 }
 
 impl Followed {
-    /// Nothing is known yet of objects that are called like this.
+    /// Starts without any known objects.
     pub fn new(kind: &'static str) -> Followed {
         Followed {
             kind,
@@ -44,13 +44,13 @@ impl Followed {
         }
     }
 
-    /// Counts a list that has come.
+    /// Counts a completed list.
     pub fn listed(&self) {
         self.lists.fetch_add(1, Relaxed);
         self.health.lock().heard = Some(Instant::now());
     }
 
-    /// Notes that the API server is heard of.
+    /// Records a message from the API server.
     pub fn heard(&self) {
         let mut health = self.health.lock();
         health.heard = Some(Instant::now());
@@ -59,7 +59,7 @@ impl Followed {
         }
     }
 
-    /// Notes that it has not. The log is told if it did before, or why is another.
+    /// Records a failure, and logs it if it is the first or its reason is new.
     pub fn failed(&self, problem: String) {
         self.failures.fetch_add(1, Relaxed);
         let mut health = self.health.lock();
@@ -72,21 +72,21 @@ impl Followed {
         }
     }
 
-    /// Counts an object that cannot be taken, and says which and why.
+    /// Counts an object that is not taken as it is, and logs why.
     pub fn refuse(&self, problem: &str) {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
-        // There may be many, and the log has room for some.
+        // Limits the log: the first ten, then at powers of two.
         if refused <= 10 || refused.is_power_of_two() {
             tracing::warn!(refused, "kubernetes: {}: {problem}", self.kind);
         }
     }
 
-    /// When the API server was heard of last; none: never.
+    /// When the API server last sent something; `None` if never.
     pub(crate) fn heard_at(&self) -> Option<Instant> {
         self.health.lock().heard
     }
 
-    /// What keeps the API server from being followed.
+    /// Why the API server cannot be followed, if so.
     pub fn problem(&self) -> Option<String> {
         let health = self.health.lock();
         let problem = health.problem.as_ref()?;

@@ -1,7 +1,7 @@
-//! The API server of a Kubernetes cluster: how it is reached, and how its objects are followed.
+//! The API server of a Kubernetes cluster: connects to it and follows its objects.
 //!
-//! [`keep_connected`] has a client for as long as somebody needs one, and a [`Reflector`] tells of the objects of one kind.
-//! What is made of them is for the rooms that need them.
+//! [`keep_connected`] keeps a client for as long as it is needed, and a [`Reflector`] reports the objects of
+//! one kind. The modules that use the objects interpret them.
 
 mod connection;
 mod followed;

@@ -1,8 +1,8 @@
-//! Follows the objects of one kind: lists them once, and from then on hears of changes only.
+//! Follows the objects of one kind: lists them once, then receives changes only.
 //!
-//! A connection that breaks is taken up where it broke off. Everything is listed again if the API server does not remember that
-//! far back, said something that cannot be read, or has less behind it than before; and now and then, in case something was
-//! missed.
+//! A broken connection resumes where it ended. Everything is listed again if the API server no longer
+//! remembers that version, sent something unreadable, or went back in time; and periodically, in case
+//! something was missed.
 
 use std::fmt::{Debug, Display};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,79 +17,80 @@ use tokio::time::timeout;
 
 use super::followed::Followed;
 
-/// Objects that are asked for at once.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// How long the API server is to keep a watch open, in seconds.
+/// How long the API server should keep a watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// A watch that has not ended so much later is dead.
+/// A watch that has not ended by then is dead.
 const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// A watch that ends sooner is a failure.
+/// A watch that ends sooner has failed.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// How long an answer to anything else may take.
+/// The deadline for any other response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long after a first failure it is tried again; twice as long after each further one, up to a limit.
+/// The pause after a first failure; it doubles with each further one, up to a limit.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long after a list everything is listed again, at most.
+/// The longest time between two lists of everything.
 const LISTED_AGAIN: Duration = Duration::from_secs(3600);
 
-/// The code of what the API server does not remember any more.
+/// The code for a version that the API server no longer remembers.
 const GONE: u16 = 410;
 
-/// The code that the client gives to what is no event and no failure either.
+/// The client's code for a message that is neither an event nor an error.
 const UNREAD: u16 = 0;
 
-/// What is told of the objects of a kind.
+/// A change to the objects of a kind.
 #[derive(Debug)]
 pub enum Change<T> {
     /// A list of all objects begins.
     ListBegins,
-    /// This one is there, in a list or changed.
+    /// This object exists: it was listed, added or changed.
     Object(Box<str>, Reading<T>),
     /// This one is gone.
     Gone(Box<str>),
-    /// The list is whole: what it did not name is gone.
+    /// The list is complete: objects it did not name are gone.
     ListEnds,
 }
 
-/// What an object of the API server's says.
+/// What an object says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reading<T> {
     /// This.
     Present(T),
-    /// Nothing that matters.
+    /// Nothing of interest.
     Nothing,
     /// Nothing new: what was known of it stays.
     Unchanged,
 }
 
-/// Which objects, of what kind, and where they go: `read` says what an object says, and `tell` makes news of that.
+/// Which objects to follow and where changes go: `read` reads an object, and `tell` turns that into a
+/// message.
 pub(crate) struct Reflector<'a, K, N, R, T> {
-    /// What the API server calls them.
+    /// The API of the objects' kind.
     pub api: Api<K>,
-    /// Only those with these labels.
+    /// Label selector, if any.
     pub labels: Option<&'a str>,
-    /// Only those with these fields.
+    /// Field selector, if any.
     pub fields: Option<&'a str>,
-    /// How that goes.
+    /// Counters and health.
     pub followed: &'a Followed,
-    /// Told of each failure.
+    /// Notified of each failure.
     pub failure: &'a Notify,
-    /// Who is told.
+    /// Receives the changes.
     pub news: mpsc::Sender<N>,
-    /// What an object says. One that cannot be understood leaves what was known of it as it was.
+    /// Reads an object. After an error, its last valid version stays.
     pub read: R,
-    /// What is told of it.
+    /// Turns a change into a message.
     pub tell: T,
 }
 
-/// Why it has to be tried again.
+/// Why following has to be retried.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{}", words(.0))]
@@ -98,12 +99,12 @@ enum Failure {
     Silent(#[from] tokio::time::error::Elapsed),
     #[error("what it listed has no version")]
     Versionless,
-    /// It was restored from a backup, and what happened since then has not happened.
+    /// The API server was restored from a backup, so changes since then are undone.
     #[error("its resource versions went back: listing everything again")]
     WentBack,
     #[error("the watch ended at once")]
     Short,
-    /// Nobody wants to hear of it any more.
+    /// The receiver is gone.
     #[error("the proxy goes on without it")]
     Unwanted,
 }
@@ -115,7 +116,7 @@ where
     T: Fn(Change<Object>) -> N,
     Malformed: Display,
 {
-    /// Goes on for good. `version` is what has been heard last, and outlives this.
+    /// Runs until the receiver is gone. `version` is the last one received, and outlives this call.
     pub async fn run(&self, version: &mut Option<String>) {
         let mut failures = 0;
         let mut list_by = next_list();
@@ -128,7 +129,7 @@ where
                 list_by = next_list();
             }
             let failure = match self.follow(version, &mut failures).await {
-                // The API server closes watches every few minutes; what closes them at once is something else.
+                // The API server closes watches after minutes; one that ends immediately has failed.
                 Ok(()) if begun.elapsed() < SHORTEST => Failure::Short,
                 Ok(()) => continue,
                 Err(failure) => failure,
@@ -145,13 +146,13 @@ where
             let pause = FIRST_PAUSE
                 .saturating_mul(1 << (failures - 1).min(10))
                 .min(LONGEST_PAUSE);
-            // Ten thousand proxies that lost the same API server do not come back at the same time.
+            // Jitter: ten thousand proxies that lost the same API server must not return at once.
             let pause = pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::time::sleep(pause.max(failure.retry_after())).await;
         }
     }
 
-    /// Lists if need be, and watches until the watch ends.
+    /// Lists if necessary, then watches until the watch ends.
     async fn follow(&self, version: &mut Option<String>, failures: &mut u32) -> Result<(), Failure> {
         let from = match version {
             Some(version) => version.clone(),
@@ -173,7 +174,7 @@ where
         loop {
             match timeout(patience, events.next()).await {
                 Ok(Some(event)) => self.event(event?, version).await?,
-                // What is silent for a while is there to stay.
+                // A watch that stays open for this long works.
                 Err(_) if patience == SHORTEST => {}
                 Ok(None) | Err(_) => return Ok(()),
             }
@@ -201,7 +202,7 @@ where
         Ok(())
     }
 
-    /// Lists all objects, and gives the version that they had together.
+    /// Lists all objects, and returns the list's version.
     async fn list(&self) -> Result<String, Failure> {
         self.send(Change::ListBegins).await?;
         let mut parameters = ListParams {
@@ -250,13 +251,14 @@ where
     }
 }
 
-/// When everything is to be listed that is listed now. Ten thousand proxies that began together do not list together.
+/// When the next list is due. Ten thousand proxies that started together do not list together.
 fn next_list() -> Instant {
     Instant::now() + LISTED_AGAIN.mul_f64(rand::random_range(0.5..1.0))
 }
 
-/// Takes in a version that was heard of. Versions are numbers that grow
-/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>), unless the store was restored from a backup.
+/// Records a received version. Versions are growing numbers
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>), unless the store was
+/// restored from a backup.
 fn advance(version: &mut Option<String>, heard: Option<String>) -> Result<(), Failure> {
     let Some(heard) = heard else { return Ok(()) };
     let number = |version: &str| version.parse::<u128>().ok();
@@ -272,7 +274,7 @@ fn advance(version: &mut Option<String>, heard: Option<String>) -> Result<(), Fa
 }
 
 impl Failure {
-    /// Whether something may have been missed, so that everything has to be listed again.
+    /// Returns whether changes may have been missed, so that everything has to be listed again.
     fn forgets(&self) -> bool {
         match self {
             Failure::Client(Error::Api(status)) => status.code == GONE || status.code == UNREAD,
@@ -283,7 +285,7 @@ impl Failure {
         }
     }
 
-    /// How long the API server wants to be left alone.
+    /// How long the API server asks us to wait.
     fn retry_after(&self) -> Duration {
         let Failure::Client(Error::Api(status)) = self else {
             return Duration::ZERO;
@@ -301,7 +303,7 @@ fn key<K: ResourceExt>(object: &K) -> Box<str> {
     }
 }
 
-/// What the API server says, or an error with its causes.
+/// The API server's message, or an error with its causes.
 fn words(error: &Error) -> String {
     match error {
         Error::Api(status) if status.code == UNREAD => {

@@ -1,19 +1,19 @@
-//! How much is kept; `docs/limits.md` has the sum.
+//! Memory bounds; `docs/limits.md` has the sum.
 
-/// Pods that are kept. A kubelet runs a few hundred at most.
+/// The most pods that are kept. A kubelet runs a few hundred.
 pub(super) const PODS: usize = 4096;
 
-/// Namespaces that are followed, each by a watch of its own.
+/// The most namespaces that are followed, each by its own watch.
 pub(super) const NAMESPACES: usize = 256;
 
-/// Octets of the labels and annotations of one object, beyond which it is known without these.
+/// The most bytes of an object's labels and annotations; beyond that they are left out.
 pub(super) const OF_OBJECT: usize = 24 << 10;
 
-/// Octets that are taken beside what the configuration bounds: pods without labels, and the tables.
+/// Bytes beyond the configured bound: pods without labels, and the tables.
 pub const FIXED_OCTETS: usize = 4 << 20;
 
-/// Namespaces whose queries are counted by name; those of others are counted together.
+/// Namespaces whose queries are counted by name; the others share a counter.
 pub(super) const COUNTED: usize = 64;
 
-/// Sockets to the API server, and what the thread itself needs.
+/// Sockets to the API server, and the descriptors of the thread itself.
 pub const DESCRIPTORS: usize = NAMESPACES + 16;

@@ -1,4 +1,4 @@
-//! How much each namespace asks.
+//! Counts the queries of each namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use parking_lot::Mutex;
 use super::bounds::COUNTED;
 use dnsweir_answer::identity::Identity;
 
-/// Queries by who asks. What was counted stays when the last pod of a namespace has gone.
+/// Queries by client identity. A namespace's count stays when its last pod has gone.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     unknown: AtomicU64,
     host: AtomicU64,
     namespaces: Mutex<BTreeMap<Box<str>, Arc<AtomicU64>>>,
-    /// Of namespaces for which there was no place any more.
+    /// Queries of namespaces beyond the limit.
     other: Arc<AtomicU64>,
 }
 
 impl Counters {
-    /// Counts a namespace's queries.
+    /// The counter of a namespace.
     pub(super) fn of(&self, namespace: &str) -> Arc<AtomicU64> {
         let mut namespaces = self.namespaces.lock();
         if let Some(known) = namespaces.get(namespace) {
@@ -43,7 +43,7 @@ impl Counters {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// What was counted: who, the namespace if it is one, and how many queries.
+    /// All counts: identity, namespace if it is a pod's, and number of queries.
     pub(super) fn read(&self) -> Vec<(&'static str, Box<str>, u64)> {
         let load = |counter: &AtomicU64| counter.load(Relaxed);
         let mut all = vec![

@@ -1,8 +1,8 @@
-//! Who asks: a client's address, as the pod that has it.
+//! Client identity: maps a client's address to the pod that has it.
 //!
-//! [`NodePods`] follows the pods of one node, and the namespace of each of them, in a thread of its own. What is known becomes a
-//! [`table`], which the next one replaces; a query reads the table of the moment and waits for nothing. An address is somebody's
-//! only while the API server has said nothing to the contrary: what is in doubt is [`Identity::Unknown`].
+//! [`NodePods`] follows the pods of one node and their namespaces in its own thread. It publishes each new
+//! state as a [`table`]; queries read the current one and never wait. An address belongs to a pod only while
+//! nothing from the API server contradicts that; in doubt it is [`Identity::Unknown`].
 
 mod bounds;
 mod counters;

@@ -1,4 +1,4 @@
-//! What pods and namespaces say of themselves, as far as it tells who asks.
+//! Reads the parts of pods and namespaces that identify clients.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -10,19 +10,19 @@ use super::bounds::OF_OBJECT;
 use crate::api_server::Reading;
 use dnsweir_answer::identity::{Labels, Namespace, PodObject};
 
-/// A whole object in an annotation: `kubectl apply` keeps it there for itself.
+/// An annotation that `kubectl apply` keeps for itself; it contains the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Octets that an object takes without its labels and annotations, and that each of these takes beside its text, about.
+/// Approximate bytes of an object without labels and annotations, and of each of these without its text.
 const BASE: usize = 512;
 const OF_LABEL: usize = 96;
 
-/// An object of which only so much is kept as there is room for.
+/// An object that is cut to the room there is.
 pub(super) trait Kept {
-    /// Leaves out what there is no room for of what it says of itself, and returns what that is.
+    /// Removes what there is no room for, and returns what that was.
     fn fit(&mut self, room: usize) -> Option<&'static str>;
 
-    /// About how many octets it takes.
+    /// Approximate bytes.
     fn octets(&self) -> usize;
 }
 
@@ -46,11 +46,11 @@ impl Kept for Namespace {
     }
 }
 
-/// What a pod says, unless it has ended.
+/// Reads a pod, unless it has ended.
 pub(super) fn read_pod(object: core::Pod) -> Result<Reading<PodObject>, Infallible> {
     let (metadata, spec) = (object.metadata, object.spec.unwrap_or_default());
     let status = object.status.unwrap_or_default();
-    // One that is being deleted runs on for as long as it likes to be given.
+    // A pod that is being deleted may run for as long as its grace period.
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
         return Ok(Reading::Nothing);
     }
@@ -73,7 +73,7 @@ pub(super) fn read_pod(object: core::Pod) -> Result<Reading<PodObject>, Infallib
     }))
 }
 
-/// What a namespace says.
+/// Reads a namespace.
 pub(super) fn read_namespace(object: core::Namespace) -> Result<Reading<Namespace>, Infallible> {
     Ok(Reading::Present(Namespace {
         labels: object.metadata.labels.clone().unwrap_or_default(),
@@ -94,8 +94,8 @@ fn addresses(texts: impl Iterator<Item = String>) -> Box<[IpAddr]> {
     addresses.into()
 }
 
-/// Annotations go first: labels are what objects are told apart by, and a name always stays, or whoever has an object could take its
-/// identity off.
+/// Drops annotations first, since labels tell objects apart. The name always stays: otherwise the owner of an
+/// object could shed its identity.
 fn fit(labels: &mut Labels, annotations: &mut Labels, room: usize) -> Option<&'static str> {
     let fits = |labels: &Labels, annotations: &Labels| {
         let said = text(labels) + text(annotations);

@@ -1,4 +1,4 @@
-//! The pods of a node and their namespaces, as lists and changes tell of them.
+//! The pods of a node and their namespaces, kept up to date by lists and changes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::api_server::{Change, Reading};
 use dnsweir_answer::identity::{FIRST, Identity, Namespace, Pod, PodObject};
 
-/// What is told.
+/// A change of one object.
 #[derive(Debug)]
 pub(super) enum News {
     /// Of a pod.
@@ -22,39 +22,39 @@ pub(super) enum News {
     Namespace(Box<str>, Change<Namespace>),
 }
 
-/// The number of the next identity: of all nodes' pods that this process has ever followed.
+/// The next identity's number, unique among all pods that this process ever followed.
 static NUMBERS: AtomicU64 = AtomicU64::new(FIRST);
 
-/// Who is there.
+/// The known pods and namespaces.
 pub(super) struct Roster<'a> {
     state: &'a State,
-    /// Octets that they may take.
+    /// The most bytes they may use.
     memory: usize,
     /// By `namespace/name`.
     pods: HashMap<Box<str>, Arc<PodObject>>,
-    /// Those that the list which is under way has named.
+    /// The keys seen so far in the list in progress.
     listed: Option<HashSet<Box<str>>>,
-    /// Whether all pods were listed once.
+    /// Whether all pods have been listed once.
     complete: bool,
-    /// Whether there was no room for a pod, so that nobody can be sure who has an address.
+    /// Whether a pod had no room, so that no address can be attributed with certainty.
     crowded: bool,
-    /// Whether there was none for a pod of the list that is under way.
+    /// The same for the list in progress.
     list_crowded: bool,
-    /// Those with pods here that are followed.
+    /// The followed namespaces: those with pods here.
     namespaces: HashMap<Box<str>, Followed>,
     octets: usize,
-    /// Who the pods were in the last table.
+    /// The identities in the last table.
     identities: HashMap<Box<str>, Arc<Pod>>,
 }
 
-/// A namespace that is followed.
+/// A followed namespace.
 #[derive(Default)]
 struct Followed {
-    /// What is known of it; none: nothing.
+    /// The object, if known.
     object: Option<Arc<Namespace>>,
-    /// Whether the list that is under way has named it.
+    /// Whether the list in progress has named it.
     named: bool,
-    /// Whether it was listed once.
+    /// Whether it has been listed once.
     complete: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Roster<'a> {
         }
     }
 
-    /// Takes in what is told.
+    /// Applies a change.
     pub(super) fn take(&mut self, news: News) {
         match news {
             News::Pod(change) => self.pod(change),
@@ -109,7 +109,7 @@ impl<'a> Roster<'a> {
                     .collect();
                 gone.iter().for_each(|key| self.forget(key));
                 self.complete = true;
-                // Those before it do not count any more: all are told anew.
+                // The list repeated everything, so only its own state counts.
                 self.crowded = self.list_crowded;
             }
         }
@@ -146,7 +146,7 @@ impl<'a> Roster<'a> {
     }
 
     fn namespace(&mut self, name: &str, change: Change<Namespace>) {
-        // It may have been told of before the last of its pods went.
+        // A change may arrive after the namespace's last pod has gone.
         let Some(followed) = self.namespaces.get_mut(name) else {
             return;
         };
@@ -181,7 +181,7 @@ impl<'a> Roster<'a> {
         }
     }
 
-    /// Has the namespaces of all pods followed, and no others.
+    /// Selects which namespaces to follow: those of all pods, up to the limit.
     fn choose_namespaces(&mut self) {
         let wanted: BTreeSet<&str> = self.pods.values().map(|pod| &*pod.namespace).collect();
         let octets = &mut self.octets;
@@ -212,7 +212,7 @@ impl<'a> Roster<'a> {
         });
     }
 
-    /// Has queries told by what is known now.
+    /// Publishes the current state for queries.
     pub(super) fn publish(&mut self) {
         self.choose_namespaces();
         let mut identities = HashMap::with_capacity(self.pods.len());

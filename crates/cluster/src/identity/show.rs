@@ -1,4 +1,4 @@
-//! What is shown of who asks.
+//! What `/ready`, `/status` and `/metrics` show of identities.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::config::spell_duration;
 use crate::figures::Figures;
 
 impl NodePods {
-    /// Why the proxy should not be asked yet.
+    /// Why queries should not come here yet.
     pub fn not_ready(&self) -> Option<String> {
         let waits = self
             .begun
@@ -22,13 +22,13 @@ impl NodePods {
         Some(format!("this node's pods are not known yet: {why}"))
     }
 
-    /// What keeps the API server from being followed.
+    /// Why the API server cannot be followed, if so.
     fn problem(&self) -> Option<String> {
         let state = &self.state;
         state.pods.problem().or_else(|| state.namespaces.problem())
     }
 
-    /// What `/status` shows.
+    /// Its part of `/status`.
     pub fn status(&self) -> String {
         let state = &self.state;
         let (pods, namespaces) = (
@@ -49,7 +49,7 @@ impl NodePods {
         format!("node {node}: {pods} pods in {namespaces} namespaces; {heard}{problem}")
     }
 
-    /// Adds what `/metrics` shows.
+    /// Adds its part of `/metrics`.
     pub fn show(&self, figures: &mut Figures) {
         let state = &self.state;
         let help = "Queries by client: a pod in this namespace, the host, or unknown";

@@ -1,4 +1,4 @@
-//! What the thread that follows pods shares with the workers and those who look.
+//! State shared by the following thread, the workers and the admin pages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
@@ -10,20 +10,20 @@ use super::counters::Counters;
 use super::table::Table;
 use crate::api_server::Followed;
 
-/// What is known, and how it is doing.
+/// The published state, and health.
 pub(super) struct State {
-    /// Who has which address.
+    /// The owner of each address.
     pub(super) table: ArcSwap<Table>,
     pub(super) pods: Followed,
     pub(super) namespaces: Followed,
-    /// About how many octets the objects take.
+    /// Approximate bytes of the objects.
     pub(super) octets: AtomicUsize,
     pub(super) counters: Counters,
-    /// The namespaces that are followed.
+    /// The namespaces to follow.
     pub(super) wanted: watch::Sender<BTreeSet<Box<str>>>,
-    /// Whether the pods and all their namespaces were listed once.
+    /// Whether the pods and all their namespaces have been listed once.
     pub(super) complete: watch::Sender<bool>,
-    /// Wakes whoever looks whether credentials have changed.
+    /// Wakes the task that checks whether the credentials have changed.
     pub(super) failure: Notify,
 }
 

@@ -1,4 +1,4 @@
-//! Whose each address is.
+//! Maps addresses to identities.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,14 +6,15 @@ use std::net::IpAddr;
 
 use dnsweir_answer::identity::{Identity, PodObject};
 
-/// Who has which address. It never changes: another one takes its place.
+/// The owner of each address. Immutable: a new table replaces it.
 #[derive(Debug, Default)]
 pub(super) struct Table(HashMap<IpAddr, Identity>);
 
 impl Table {
-    /// The one that says so: pods that have not ended, and who each of them is.
+    /// Builds the table from pods that have not ended and their identities.
     ///
-    /// An address that two have is the newer one's, whatever is known of that; it is nobody's if neither is newer.
+    /// An address of two pods belongs to the newer one, even if that one's identity is unknown, and to none
+    /// if neither is newer.
     pub(super) fn new<'a>(pods: impl Iterator<Item = (&'a PodObject, Identity)>) -> Table {
         let mut holders: HashMap<IpAddr, (Option<i64>, Identity)> = HashMap::new();
         let mut hosts: Vec<&IpAddr> = Vec::new();
@@ -47,12 +48,12 @@ impl Table {
         Table(table)
     }
 
-    /// Who has an address.
+    /// The owner of an address.
     pub(super) fn identify(&self, address: IpAddr) -> Identity {
         let address = address.to_canonical();
         match self.0.get(&address) {
             Some(identity) => identity.clone(),
-            // Only what is on the node can have sent from there.
+            // Only the node itself can send from a loopback address.
             None if address.is_loopback() => Identity::Host,
             None => Identity::Unknown,
         }

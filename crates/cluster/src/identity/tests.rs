@@ -1,4 +1,4 @@
-//! Who has which address, as the API server tells of pods.
+//! Identities by address, as the API server reports pods.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::state::State;
 use crate::api_server::{Change, Reading};
 use dnsweir_answer::identity::{FIRST, Identity};
 
-/// A pod's news, as the API server would tell them: `namespace/name`, when it was created, and its address.
+/// A pod's change as the API server would report it: `namespace/name`, creation second and address.
 fn pod(key: &str, second: u32, address: &str, more: Value) -> News {
     let (namespace, name) = key.split_once('/').unwrap();
     let mut object = json!({
@@ -52,7 +52,7 @@ fn namespace(name: &str, annotations: Value) -> [News; 3] {
     .map(|change| News::Namespace(name.into(), change))
 }
 
-/// What is known after some news.
+/// The state after some changes.
 struct Node {
     state: &'static State,
     roster: Roster<'static>,
@@ -82,7 +82,7 @@ impl Node {
     }
 }
 
-/// One that knows the pod `shop/web` and its namespace.
+/// Knows the pod `shop/web` and its namespace.
 fn shop() -> Node {
     let mut node = Node::new(1 << 20);
     node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
@@ -127,7 +127,7 @@ fn pods_that_end_are_nobody() {
         node.hear([pod("shop/web", 1, "10.0.0.1", end.clone())]);
         assert_eq!(node.who("10.0.0.1"), "unknown", "{end}");
     }
-    // Not named by the next list.
+    // The next list omits it.
     let mut node = shop();
     node.hear([News::Pod(Change::ListBegins)]);
     assert_eq!(node.who("10.0.0.1"), "shop/web");
@@ -135,17 +135,17 @@ fn pods_that_end_are_nobody() {
     assert_eq!(node.who("10.0.0.1"), "unknown");
 }
 
-/// A pod that is deleted runs on for its grace period, which whoever deletes it chooses: no tenant takes its identity off like that.
+/// A deleted pod runs on for a grace period of the deleter's choice: no tenant sheds its identity that way.
 #[test]
 fn a_pod_that_is_being_deleted_stays_who_it_is() {
     let mut node = shop();
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 86400}});
     node.hear([pod("shop/web", 1, "10.0.0.1", deleted.clone())]);
     assert_eq!(node.who("10.0.0.1"), "shop/web");
-    // Until the address is another's,
+    // Until the address is another pod's,
     node.hear([pod("shop/next", 2, "10.0.0.1", json!({}))]);
     assert_eq!(node.who("10.0.0.1"), "shop/next");
-    // or it has ended, or is gone.
+    // or the pod has ended or is gone.
     for end in [
         pod("shop/web", 1, "10.0.0.1", json!({"status": {"phase": "Failed"}})),
         News::Pod(Change::Gone("shop/web".into())),
@@ -170,12 +170,12 @@ fn the_host_is_told_from_pods() {
 fn an_address_is_the_newest_pods() {
     let mut node = shop();
     node.hear(namespace("bank", json!({})));
-    // Its namespace is not known: it is not the older pod's any more all the same.
+    // Its namespace is unknown, but the address is no longer the older pod's.
     node.hear([pod("bank/api", 2, "10.0.0.1", json!({}))]);
     assert_eq!(node.who("10.0.0.1"), "unknown");
     node.hear(namespace("bank", json!({})));
     assert_eq!(node.who("10.0.0.1"), "bank/api");
-    // News of the older one change nothing.
+    // Changes of the older one have no effect.
     node.hear([pod(
         "shop/web",
         1,
@@ -183,7 +183,7 @@ fn an_address_is_the_newest_pods() {
         json!({"metadata": {"labels": {"a": "b"}}}),
     )]);
     assert_eq!(node.who("10.0.0.1"), "bank/api");
-    // Nobody can say which of two is the newer.
+    // Neither of the two is newer.
     node.hear([pod("shop/other", 2, "10.0.0.1", json!({}))]);
     assert_eq!(node.who("10.0.0.1"), "unknown");
     node.hear([News::Pod(Change::Gone("bank/api".into()))]);
@@ -196,7 +196,7 @@ fn whoever_changes_gets_another_number() {
     let number = |node: &Node| node.identity("10.0.0.1").number();
     let first = number(&node);
     assert!(first >= FIRST);
-    // What changes nothing.
+    // A change without effect.
     node.hear([pod(
         "shop/web",
         1,
@@ -215,7 +215,7 @@ fn whoever_changes_gets_another_number() {
         json!({"metadata": {"labels": {"a": "b"}}}),
     )]);
     assert!(number(&node) > second);
-    // Another pod of the same name.
+    // Another pod with the same name.
     let before = number(&node);
     node.hear([pod(
         "shop/web",
@@ -236,7 +236,7 @@ fn namespaces_that_go_take_their_pods_along() {
     assert_eq!(node.who("10.0.0.1"), "unknown");
 }
 
-/// What a pod or a namespace says of itself beyond what is kept takes neither's name away.
+/// Labels or annotations beyond the limits take no object's name away.
 #[test]
 fn what_does_not_fit_is_left_out_and_the_name_stays() {
     let mut node = shop();
@@ -277,11 +277,11 @@ fn what_does_not_fit_is_left_out_and_the_name_stays() {
         (refused(&node.state.pods), refused(&node.state.namespaces)),
         (2, 1)
     );
-    // What `kubectl apply` keeps for itself is not kept.
+    // The annotation of `kubectl apply` is dropped.
     let kept = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(OF_OBJECT)});
     node.hear(namespace("shop", kept));
     assert_eq!(refused(&node.state.namespaces), 1);
-    // Many that fit each and not together.
+    // Each fits alone, but not all together.
     let mut node = Node::new(1 << 16);
     let half = json!({"metadata": {"annotations": {"note": "x".repeat(OF_OBJECT / 2)}}});
     node.hear([pod("shop/first", 1, "10.0.0.1", json!({}))]);
@@ -305,7 +305,7 @@ fn too_many_pods_are_nobody() {
         "one is missing, and could have this address"
     );
     assert_eq!(node.who("10.1.0.0"), "unknown");
-    // It was not the last of them that ended. The next list tells who is there.
+    // The one that ended may not be the one left out. The next list settles it.
     node.hear([News::Pod(Change::Gone("shop/p0".into()))]);
     assert_eq!(node.who("10.0.0.1"), "unknown");
     node.hear([News::Pod(Change::ListBegins)]);

@@ -1,4 +1,4 @@
-//! The thread that follows the pods of a node, and what the workers see of it.
+//! The thread that follows the pods of a node, and its interface to the workers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,10 +19,10 @@ use crate::background::{Background, learnt};
 use crate::config;
 use dnsweir_answer::identity::Identity;
 
-/// What is heard before it is taken in; more waits.
+/// How many changes are queued for the roster; after that, the sender waits.
 const WAITING: usize = 256;
 
-/// The pods of a node: who has which address. It outlives a reload that changes nothing that is written about it.
+/// The pods of a node by address. Survives a reload that does not change its configuration.
 pub struct NodePods {
     pub(super) config: config::NodePods,
     pub(super) state: Arc<State>,
@@ -31,7 +31,7 @@ pub struct NodePods {
 }
 
 impl NodePods {
-    /// Nobody is known yet.
+    /// Starts without any known pods.
     pub fn new(config: &config::NodePods) -> Arc<NodePods> {
         Arc::new(NodePods {
             config: config.clone(),
@@ -41,12 +41,12 @@ impl NodePods {
         })
     }
 
-    /// Whether it is what [`NodePods::new`] would make of this.
+    /// Returns whether [`NodePods::new`] would create the same from this configuration.
     pub fn is_for(&self, config: &config::NodePods) -> bool {
         self.config == *config
     }
 
-    /// Who has an address.
+    /// The owner of an address.
     pub fn identify(&self, address: IpAddr) -> Identity {
         self.state.table.load().identify(address)
     }
@@ -56,7 +56,7 @@ impl NodePods {
         self.state.counters.count(identity);
     }
 
-    /// Begins to follow. Only the first call does anything.
+    /// Starts following. Only the first call has an effect.
     pub fn begin(&self) {
         self.begun.get_or_init(|| {
             self.start_thread();
@@ -64,7 +64,7 @@ impl NodePods {
         });
     }
 
-    /// The same, and waits until everybody is known, but no longer than it should since it began.
+    /// Starts following, and waits until all pods are known, but at most the configured time since the start.
     pub async fn bring_up(&self) {
         self.begin();
         let mut complete = self.state.complete.subscribe();
@@ -81,7 +81,7 @@ impl NodePods {
     }
 }
 
-/// Keeps the table for good.
+/// Keeps the table up to date; never returns.
 async fn keep(config: &config::NodePods, state: &Arc<State>) {
     let (news, mut heard) = mpsc::channel(WAITING);
     let write = async {
@@ -92,11 +92,11 @@ async fn keep(config: &config::NodePods, state: &Arc<State>) {
             roster.publish();
         }
     };
-    // Neither ends: the news come from here.
+    // Neither ends: `follow` holds the sender.
     tokio::join!(write, follow(config, state, news));
 }
 
-/// Follows pods and namespaces, anew whenever other credentials are to be used.
+/// Follows pods and namespaces, and reconnects when the credentials have changed.
 async fn follow(config: &config::NodePods, state: &Arc<State>, news: mpsc::Sender<News>) {
     let fields = format!("spec.nodeName={}", config.node);
     let failed = |problem: &str| state.pods.failed(problem.to_owned());
@@ -122,7 +122,7 @@ async fn follow(config: &config::NodePods, state: &Arc<State>, news: mpsc::Sende
     .await;
 }
 
-/// Follows each of the namespaces with pods here for as long as there are any.
+/// Follows each namespace for as long as it has pods here.
 async fn follow_namespaces(client: &Client, state: &Arc<State>, news: &mpsc::Sender<News>) {
     let mut wanted = state.wanted.subscribe();
     let mut following = HashMap::new();
@@ -147,7 +147,7 @@ async fn follow_namespaces(client: &Client, state: &Arc<State>, news: &mpsc::Sen
             });
         }
         while tasks.try_join_next().is_some() {}
-        // The sender is here.
+        // Never fails: `state` holds the sender.
         let _ = wanted.changed().await;
     }
 }

@@ -1,4 +1,4 @@
-//! From what is at a name to an answer.
+//! Writes the answer for what is at a name.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -16,19 +16,19 @@ use dnsweir_answer::{Alias, Question, Resolution};
 /// The root, in wire format.
 const ROOT: &[u8] = b"\0";
 
-/// What the TXT record of `dns-version` says, as its data.
+/// The data of the `dns-version` TXT record.
 const VERSION: &[u8] = b"\x051.1.0";
 
-/// For how long it may be kept, in seconds; it is the schema's and does not change.
+/// Its TTL in seconds, which the schema fixes.
 const VERSION_TTL: u32 = 28_800;
 
-/// The longest that the SOA record may be kept, in seconds.
+/// Upper bound on the SOA record's TTL, in seconds.
 const SOA_TTL: u32 = 300;
 
-/// What SOA tells secondaries, in seconds: when to look, to look again, and to give up.
+/// The SOA record's refresh, retry and expire timers for secondaries, in seconds.
 const SOA_TIMERS: [u32; 3] = [7200, 1800, 86_400];
 
-/// What is known of a cluster, and how it is told.
+/// Answers questions from an index.
 pub struct Teller<'a> {
     pub index: &'a Index,
     pub rules: &'a Rules,
@@ -36,10 +36,10 @@ pub struct Teller<'a> {
     pub hosts: &'a [IpAddr],
 }
 
-/// A question and where its name's zone begins.
+/// A question, and where its zone begins in the name.
 struct Asked<'a> {
     question: &'a Question<'a>,
-    /// Name, type and class, as they stand in a message.
+    /// Name, type and class in wire format.
     section: Vec<u8>,
     zone_at: usize,
     schema: &'a Schema,
@@ -52,7 +52,7 @@ impl Asked<'_> {
 }
 
 impl Teller<'_> {
-    /// What is known of a question.
+    /// Answers a question.
     pub fn answer(&self, question: &Question<'_>) -> Resolution {
         let zone = self.rules.zone(question);
         let is_known = match zone {
@@ -78,9 +78,9 @@ impl Teller<'_> {
             schema,
         };
         let place = match Labels::read(question.name, asked.zone_at, question.qtype == rtype::SRV) {
-            // Names of services are in the domain; below a reverse zone's there are addresses.
+            // Service names are in the domain; below a reverse zone there are only addresses.
             Some(labels) if labels.count > 0 && is_reverse(question.name) => Place::Nowhere,
-            // The root may hold the domain of a cluster, and is none.
+            // The root may be the stage's zone without being the cluster's domain.
             Some(labels) if zone.len() > 1 || self.rules.domain == Name::ROOT => {
                 self.index.place(self.rules, schema, &labels)
             }
@@ -157,11 +157,11 @@ impl Teller<'_> {
         }))
     }
 
-    /// The names that a pod goes on with whose resolver began the search for one with this name, as CoreDNS's *autopath* finds
-    /// them; none: it did not.
+    /// The remaining names of a pod's search list if the name is the first of its search, as in CoreDNS's
+    /// *autopath*; otherwise `None`.
     ///
-    /// The name ends in the namespace of the pod that asks, as its search list does: who has a pod's address now, and is in
-    /// another namespace, asks for other names.
+    /// The name must end in the asking pod's namespace, as its search list does, which also excludes a pod in
+    /// another namespace that has taken over the address.
     fn search(&self, asked: &Asked<'_>) -> Option<Box<[Box<[u8]>]>> {
         let further = self.rules.autopath.as_ref()?;
         let Question { name, client, .. } = asked.question;
@@ -179,7 +179,7 @@ impl Teller<'_> {
         let domains = cluster.chain(further.iter().map(Name::as_bytes)).chain([ROOT]);
         let mut targets: Vec<Box<[u8]>> = domains
             .map(|domain| [&name[..sought], domain].concat())
-            // What would be too long for a name, a resolver leaves out.
+            // A resolver leaves out names that are too long.
             .filter(|target| target.len() <= NAME_MAXIMUM)
             .map(Into::into)
             .collect();
@@ -188,7 +188,7 @@ impl Teller<'_> {
         Some(targets.into())
     }
 
-    /// That there is no such name or record (RFC 2308 section 2).
+    /// Denies the name or the record type (RFC 2308 section 2).
     fn deny(&self, asked: &Asked<'_>, mut message: Message, rcode: u16) -> Resolution {
         self.push_soa(asked, &mut message, AUTHORITY);
         answered(message, rcode)
@@ -209,7 +209,7 @@ impl Teller<'_> {
         message.push_with_ttl(section, owner, rtype::SOA, self.rules.ttl.min(SOA_TTL), &data);
     }
 
-    /// One SRV record for each name and port, and the addresses of the names (RFC 2782).
+    /// Adds one SRV record per name and port, and the addresses of the names (RFC 2782).
     fn push_services(&self, asked: &Asked<'_>, message: &mut Message, all: &[Found<'_>]) {
         let weight = weight(all.len());
         let mut told = HashSet::new();
@@ -257,7 +257,7 @@ impl Teller<'_> {
         };
         let own = [&asked.schema.people()[0], asked.zone()].concat();
         let found = match asked.schema {
-            // The services that have these addresses have no names there.
+            // The services with these addresses have no names in such a zone.
             Schema::External { .. } | Schema::ClusterSet => None,
             Schema::Cluster => name_servers(self.index, asked.schema, self.hosts),
         };
@@ -294,12 +294,12 @@ impl Teller<'_> {
     }
 }
 
-/// The weight of each of so many SRV records (RFC 2782): a share of a hundred.
+/// The weight of each of `count` SRV records (RFC 2782): an equal share of 100.
 fn weight(count: usize) -> [u8; 2] {
     ((100 / count.max(1)).max(1) as u16).to_be_bytes()
 }
 
-/// The addresses of what was found, each once. Where more were found than any message holds, some may be missing.
+/// Adds each address once. If more were found than any message holds, some may be missing.
 fn push_addresses(message: &mut Message, qtype: u16, found: &[Found<'_>]) {
     let mut told = HashSet::new();
     for found in found.iter().filter(|found| told.insert(found.address)) {

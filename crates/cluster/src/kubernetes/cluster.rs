@@ -1,4 +1,4 @@
-//! A cluster that is followed: one thread beside the workers keeps its index.
+//! A followed cluster: one thread beside the workers keeps its index.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,13 @@ use crate::api_server::{Change, Reading, Reflector, keep_connected};
 use crate::background::Background;
 use crate::config::{Kubeconfig, Kubernetes, Pods};
 
-/// What is heard before it is made part of the index; more waits.
+/// How many changes are queued for the index; after that, the sender waits.
 const WAITING: usize = 1024;
 
 /// Pods that have ended have no address.
 const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
 
-/// What of a configuration decides what is followed.
+/// The part of a configuration that decides what is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Scope {
     kubeconfig: Option<Kubeconfig>,
@@ -38,20 +38,20 @@ struct Scope {
     memory: usize,
 }
 
-/// One that somebody uses.
+/// A cluster in use.
 pub struct Cluster {
     scope: Scope,
-    /// What is known of it.
+    /// What is known of the cluster.
     pub state: Arc<State>,
     begun: AtomicBool,
     thread: Mutex<Option<Background>>,
 }
 
-/// Those in use: zones that follow the same share what is known, and so do configurations that follow each other.
+/// The clusters in use. Zones, and successive configurations, with the same scope share one.
 static CLUSTERS: Mutex<Vec<Weak<Cluster>>> = Mutex::new(Vec::new());
 
 impl Cluster {
-    /// The one that a configuration asks for.
+    /// The cluster for a configuration, shared if it is in use already.
     pub fn of(config: &Kubernetes) -> Arc<Cluster> {
         let scope = Scope {
             kubeconfig: config.kubeconfig.clone(),
@@ -87,7 +87,7 @@ impl Cluster {
         cluster
     }
 
-    /// Begins to follow it. Only the first call does anything.
+    /// Starts following it. Only the first call has an effect.
     pub fn begin(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
@@ -102,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// Keeps the index for good.
+/// Keeps the index up to date; never returns.
 async fn keep(scope: &Scope, state: &State) {
     let (news, heard) = mpsc::channel(WAITING);
     let interest = Interest {
@@ -122,17 +122,17 @@ async fn keep(scope: &Scope, state: &State) {
         state,
         news,
     };
-    // The writer has no end either: the news come from here.
+    // The writer never ends either: this future holds the sender.
     tokio::join!(writer.run(heard), follower.run());
 }
 
-/// Follows the objects of one kind, of which `R` reads a `T`.
+/// Follows the objects of one kind; `R` reads a `T` from each.
 type Follows<'a, K, T, R> = Reflector<'a, K, News, R, fn(Change<T>) -> News>;
 
-/// Who follows all kinds of objects.
+/// Follows all kinds of objects.
 struct Follower<'a> {
     scope: &'a Scope,
-    /// The labels of slices of endpoints of several clusters.
+    /// The label selector for slices of multi-cluster services.
     imported: String,
     interest: &'a Interest,
     state: &'a State,
@@ -140,7 +140,7 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Goes on for good.
+    /// Runs forever.
     async fn run(&self) {
         let mut versions = [const { None }; Kind::ALL.len()];
         let failed = |problem: &str| {
@@ -158,7 +158,7 @@ impl Follower<'_> {
         .await;
     }
 
-    /// Follows each kind from the version on that was heard of last.
+    /// Follows each kind from its last known version.
     async fn reflect(&self, client: &Client, versions: &mut [Option<String>; Kind::ALL.len()]) {
         let [namespaces, services, slices, pods, imports, imported] = versions;
         let of_namespaces = self.reflector(client, Kind::Namespaces, Interest::namespace, News::Namespace);
@@ -236,7 +236,7 @@ async fn addresses() -> std::io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// Whether an address means something else on every link.
+/// Returns whether an address is only unique per link.
 fn is_link_local(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,
@@ -244,7 +244,7 @@ fn is_link_local(address: &IpAddr) -> bool {
     }
 }
 
-/// Who makes the index of what is heard.
+/// Builds the index from what is reported.
 struct Writer<'a> {
     state: &'a State,
     memory: usize,
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes what comes together part of the index, until nobody is there to tell.
+    /// Applies changes in batches, until there is no sender.
     async fn run(mut self, mut heard: mpsc::Receiver<News>) {
         let mut news = Vec::with_capacity(WAITING);
         while heard.recv_many(&mut news, WAITING).await > 0 {
@@ -287,7 +287,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether any answer may change.
+    /// Applies a change. Returns whether any answer may change.
     fn take(&mut self, news: News) -> bool {
         let room = self.memory.saturating_sub(self.octets());
         let taking = Taking {
@@ -342,7 +342,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What is changed by what is heard of an object.
+/// The parts that a change is applied to.
 struct Taking<'a> {
     index: &'a mut Index,
     missing: &'a mut Vec<Kind>,
@@ -350,7 +350,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes in what is heard of an object of a kind of which this is known; whether any answer may change.
+    /// Applies a change to the known objects of one kind. Returns whether any answer may change.
     fn of<T: Indexed<Index> + PartialEq>(
         self,
         kind: Kind,
@@ -364,7 +364,7 @@ impl Taking<'_> {
     }
 }
 
-/// The time, or one more than before if that is not more (RFC 1982).
+/// The current time, or the previous serial plus one if the time is not larger (RFC 1982).
 fn next_serial(before: u32) -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_secs() as u32).max(before.wrapping_add(1))

@@ -1,4 +1,4 @@
-//! A slice of endpoints from octets, and what becomes of it.
+//! Entry points for fuzzing endpoint slices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::api_server::Reading;
 use crate::config::{self, Pods};
 use dnsweir_answer::{Question, Resolution};
 
-/// An index with a headless service and the slice that these octets are as JSON; none: they are none.
+/// An index with a headless service and the slice in this JSON; `None` if it cannot be parsed.
 pub fn index(octets: &[u8]) -> Option<Index> {
     let slice = serde_json::from_slice(octets).ok()?;
     let interest = Interest {
@@ -39,7 +39,7 @@ fn enter<T: Indexed<Index>>(index: &mut Index, reading: Reading<T>) {
     }
 }
 
-/// What the index says of a question.
+/// Answers a question from an index.
 pub fn answer(index: &Index, question: &Question<'_>) -> Resolution {
     let rules = Rules::new(&config::Kubernetes {
         domain: "cluster.local.".into(),

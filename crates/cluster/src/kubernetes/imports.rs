@@ -1,5 +1,4 @@
-//! Services of several clusters, as the multi-cluster services API has them (KEP-1645): `ServiceImport` objects, and slices of
-//! endpoints that say which cluster they are from.
+//! Multi-cluster services (KEP-1645): `ServiceImport` objects, and endpoint slices that name their cluster.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,14 +17,14 @@ use super::objects::{
 };
 use crate::api_server::Reading;
 
-/// The labels by which a slice of endpoints says of which service of several clusters they are, and in which cluster.
+/// The labels of an endpoint slice that name its multi-cluster service and its cluster.
 pub(crate) const SERVICE_OF_SLICE: &str = "multicluster.kubernetes.io/service-name";
 const CLUSTER_OF_SLICE: &str = "multicluster.kubernetes.io/source-cluster";
 
-/// The type of a service without an address of its own.
+/// The type of a service without its own address.
 const HEADLESS: &str = "Headless";
 
-/// `ServiceImport` of `multicluster.x-k8s.io/v1alpha1`, as far as DNS can tell of it.
+/// A `ServiceImport` of `multicluster.x-k8s.io/v1alpha1`, reduced to what DNS answers need.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ServiceImport {
     #[serde(default)]
@@ -80,7 +79,7 @@ impl Resource for ServiceImport {
     }
 }
 
-/// A service of several clusters.
+/// A multi-cluster service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import(Arc<Service>);
 
@@ -89,7 +88,7 @@ pub struct Import(Arc<Service>);
 pub struct ImportedSlice(Arc<Slice>);
 
 impl Interest {
-    /// What an imported service says.
+    /// Reads an imported service.
     pub fn import(&self, object: ServiceImport) -> Result<Reading<Import>, Malformed> {
         let ServiceImport { metadata, spec } = object;
         if !self.covers(metadata.namespace.as_ref()) {
@@ -117,7 +116,8 @@ impl Interest {
         }))))
     }
 
-    /// What a slice of endpoints says that has a service of several clusters. Each endpoint has its cluster's name behind its own.
+    /// Reads an endpoint slice of a multi-cluster service. Each endpoint's label is followed by its cluster's
+    /// name.
     pub(crate) fn imported_slice(
         &self,
         object: discovery::EndpointSlice,

@@ -1,6 +1,6 @@
-//! What queries are answered from: every name and address of the cluster, found in one step.
+//! What queries are answered from: every name and address of the cluster, found by one lookup.
 //!
-//! An index does not change. One that is to say something else is a copy that shares all the rest.
+//! An index is immutable. A change publishes a new one, which shares everything unchanged with the old.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -12,36 +12,36 @@ use super::known::Indexed;
 use super::objects::{Endpoint, Namespace, Pod, Port, Service, ServiceName, Slice};
 use crate::dns::name::Name;
 
-/// Slices of a service, and ports in all of them, which a query looks through.
+/// The most slices of a service, and ports in all of them, since a query looks through them.
 const MOST_SLICES: usize = 1000;
 const MOST_PORTS: usize = 10_000;
 
-/// Services, slices and pods that share an address: whoever asks whose it is gets what a message holds.
+/// The most services, slices or pods per address: a reverse query's reply holds only so many names.
 const MOST_HOLDERS: usize = 1000;
 
 type Map<K, V> = HashTrieMapSync<K, V, foldhash::fast::RandomState>;
 
-/// All that is known of a cluster at one time.
+/// Everything known of a cluster at one time.
 #[derive(Debug, Clone)]
 pub struct Index {
     services: Map<ServiceName, Entry>,
-    /// Those of several clusters.
+    /// Multi-cluster services.
     imports: Map<ServiceName, Entry>,
     addresses: Map<IpAddr, Box<[Holder]>>,
-    /// The namespaces of the pods that have an address.
+    /// Pods by address.
     pods: Map<IpAddr, Box<[Arc<Pod>]>>,
     namespaces: Map<Box<[u8]>, ()>,
-    /// What is to be told of objects that are not taken as they are.
+    /// Problems to report about objects that were cut or left out.
     pub refused: Vec<String>,
-    /// Of the SOA record: more than before whenever an answer changes.
+    /// The SOA record's serial. It grows whenever an answer changes.
     pub serial: u32,
-    /// Whether everything has been listed once but for what is of several clusters.
+    /// Whether everything except multi-cluster objects has been listed once.
     pub complete: bool,
-    /// Whether that has.
+    /// Whether multi-cluster objects have been listed once.
     pub imports_complete: bool,
 }
 
-/// A service and its endpoints, whichever is known.
+/// A service, its endpoints, or both, as far as they are known.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The service.
@@ -49,14 +49,14 @@ pub struct Entry {
     slices: Box<[Arc<Slice>]>,
 }
 
-/// Who has an address.
+/// What has an address.
 #[derive(Debug, Clone)]
 pub enum Holder {
-    /// A service.
+    /// A service, by its cluster IP.
     Service(Arc<Service>),
-    /// A service, outside of the cluster.
+    /// A service, by an address outside the cluster.
     Outside(Arc<Service>),
-    /// An endpoint of these.
+    /// An endpoint of this slice.
     Endpoint(Arc<Slice>),
 }
 
@@ -77,61 +77,62 @@ impl Default for Index {
 }
 
 impl Index {
-    /// What is known under the labels `service.namespace`.
+    /// The entry for the labels `service.namespace`.
     pub fn service(&self, name: &[u8]) -> Option<&Entry> {
         self.services.get(name)
     }
 
-    /// All services and endpoints, by the labels `service.namespace`.
+    /// All services and endpoints, by their labels `service.namespace`.
     pub fn services(&self) -> impl Iterator<Item = (&ServiceName, &Entry)> {
         self.services.iter()
     }
 
-    /// All addresses that somebody has.
+    /// All addresses that something in the cluster has.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.keys().copied()
     }
 
-    /// All pods by the labels of their namespaces, once for each address.
+    /// Each address of each pod, with the label of the pod's namespace.
     pub fn pods(&self) -> impl Iterator<Item = (&[u8], IpAddr)> {
         let pods = self.pods.iter();
         pods.flat_map(|(&address, pods)| pods.iter().map(move |pod| (&*pod.namespace, address)))
     }
 
-    /// The same of several clusters.
+    /// Like `service`, for multi-cluster services.
     pub fn import(&self, name: &[u8]) -> Option<&Entry> {
         self.imports.get(name)
     }
 
-    /// Whether there is such a namespace.
+    /// Returns whether the namespace exists.
     pub(crate) fn has_namespace(&self, label: &[u8]) -> bool {
         self.namespaces.contains_key(label)
     }
 
-    /// Whether a pod of this namespace has this address.
+    /// Returns whether a pod of this namespace has this address.
     pub(crate) fn has_pod(&self, namespace: &[u8], address: IpAddr) -> bool {
         let pods = self.pods.get(&address);
         pods.is_some_and(|pods| pods.iter().any(|pod| *pod.namespace == *namespace))
     }
 
-    /// The namespace of the pod that has an address; none: nobody knows, since pods of several may have it.
+    /// The namespace of the pod with this address. `None` if unsure: pods of several may have it, or one on
+    /// the node's network.
     pub(crate) fn namespace_of(&self, address: IpAddr) -> Option<&[u8]> {
         let (first, others) = self.pods.get(&address)?.split_first()?;
         let is_sure = |pod: &Arc<Pod>| !pod.on_host && pod.namespace == first.namespace;
         (is_sure(first) && others.iter().all(is_sure)).then_some(&*first.namespace)
     }
 
-    /// Who has an address.
+    /// Everything that has this address.
     pub(crate) fn holders(&self, address: IpAddr) -> &[Holder] {
         self.addresses.get(&address).map_or(&[], |holders| holders)
     }
 
-    /// Changes what is known of a service of several clusters.
+    /// Changes the entry of a multi-cluster service.
     pub(crate) fn change_import<R>(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry) -> R) -> R {
         change_entry(&mut self.imports, name, change)
     }
 
-    /// Notes what is left out of a slice, or that it is; `is_there`: it has come into its service.
+    /// Records what was cut from a slice, and, unless `is_there`, that its service has no room for it.
     pub fn note(&mut self, slice: &Slice, is_there: bool) {
         self.refused.extend(slice.left_out.as_deref().map(str::to_owned));
         if !is_there {
@@ -159,7 +160,7 @@ fn change_entry<R>(
 }
 
 impl Entry {
-    /// Adds endpoints, unless there are as many slices already as each query could look through; whether they are there now.
+    /// Adds a slice, and returns whether it was: a service has only as many as a query can look through.
     pub fn add(&mut self, slice: &Arc<Slice>) -> bool {
         let ports: usize = self.slices.iter().map(|slice| slice.ports.len()).sum();
         if self.slices.len() >= MOST_SLICES || ports + slice.ports.len() > MOST_PORTS {
@@ -170,19 +171,19 @@ impl Entry {
         true
     }
 
-    /// Removes them.
+    /// Removes a slice.
     pub fn remove(&mut self, slice: &Arc<Slice>) {
         let slices = self.slices.iter().filter(|other| !Arc::ptr_eq(slice, other));
         self.slices = slices.cloned().collect();
     }
 
-    /// All endpoints, with the ports that each of those has which stand together.
+    /// All endpoints, slice by slice, with the ports that each endpoint of the slice has.
     pub fn slices(&self) -> impl Iterator<Item = (&[Endpoint], &[Port])> {
         let slices = self.slices.iter();
         slices.map(|slice| (&*slice.endpoints, &*slice.ports))
     }
 
-    /// Those of one label.
+    /// The endpoints with this label.
     pub fn labelled(&self, label: &[u8]) -> impl Iterator<Item = (&[Endpoint], &[Port])> {
         self.slices().map(move |(endpoints, ports)| {
             let from = endpoints.partition_point(|endpoint| *endpoint.label < *label);
@@ -192,12 +193,12 @@ impl Entry {
         })
     }
 
-    /// Whether there are any endpoints.
+    /// Returns whether there are any endpoints.
     pub(crate) fn has_endpoints(&self) -> bool {
         self.slices.iter().any(|slice| !slice.endpoints.is_empty())
     }
 
-    /// The ports of its endpoints.
+    /// The endpoints' ports.
     pub(crate) fn endpoint_ports(&self) -> impl Iterator<Item = &Port> {
         let slices = self.slices.iter().filter(|slice| !slice.endpoints.is_empty());
         slices.flat_map(|slice| slice.ports.iter())
@@ -308,10 +309,10 @@ impl Indexed<Index> for Namespace {
     }
 }
 
-/// What an object takes besides its texts: the object, its place among the known ones, its key and its entry in a map.
+/// Bytes of an object besides its texts: itself, its place among the known ones, its key and its map entry.
 const OBJECT: usize = 480;
 
-/// What an address takes in a map.
+/// Bytes of an address in a map.
 const ENTRY: usize = 240;
 
 impl Service {
@@ -324,7 +325,7 @@ impl Service {
 }
 
 impl Slice {
-    /// Each address once.
+    /// The addresses of its endpoints without duplicates.
     fn addresses(&self) -> Vec<IpAddr> {
         let addresses = self.endpoints.iter().map(|endpoint| endpoint.address);
         let mut addresses: Vec<IpAddr> = addresses.collect();
@@ -340,7 +341,7 @@ impl Port {
     }
 }
 
-/// Adds one of those who share a key, unless they are too many.
+/// Adds a value to a key, unless the key has too many already.
 fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) {
     if map.get(&key).is_some_and(|others| others.len() >= MOST_HOLDERS) {
         return;
@@ -350,7 +351,7 @@ fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) {
     map.insert_mut(key, all);
 }
 
-/// Removes those of a key that are the same.
+/// Removes the matching values of a key.
 fn remove<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, is: impl Fn(&V) -> bool) {
     let Some(all) = map.get(&key) else { return };
     let others: Box<[V]> = all.iter().filter(|other| !is(other)).cloned().collect();

@@ -1,4 +1,4 @@
-//! The objects of one kind that an index is made of, as lists and changes tell of them.
+//! The known objects of one kind, which an index is built from, kept up to date by lists and changes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::api_server::{Change, Reading};
 
-/// An object that an index has something of.
+/// An object that an index refers to.
 pub trait Indexed<I> {
-    /// Has the index know it.
+    /// Adds it to the index.
     fn enter(self: &Arc<Self>, index: &mut I);
-    /// Has the index forget it.
+    /// Removes it from the index.
     fn leave(self: &Arc<Self>, index: &mut I);
-    /// About how many octets it takes, here and in the index.
+    /// Approximate bytes, here and in the index.
     fn octets(&self) -> usize;
 }
 
@@ -20,9 +20,9 @@ pub trait Indexed<I> {
 #[derive(Debug)]
 pub struct Known<T> {
     objects: HashMap<Box<str>, Arc<T>>,
-    /// Those that the list which is under way has named.
+    /// The keys seen so far in the list in progress.
     listed: Option<HashSet<Box<str>>>,
-    /// About how many octets they take.
+    /// Approximate bytes of the objects.
     octets: usize,
 }
 
@@ -42,14 +42,14 @@ impl<T> Known<T> {
         self.objects.len()
     }
 
-    /// About how many octets they take.
+    /// Approximate bytes of the objects.
     pub fn octets(&self) -> usize {
         self.octets
     }
 }
 
 impl<T: PartialEq> Known<T> {
-    /// Has the index say what a change says, unless it would take more than `room` octets; whether any answer may change.
+    /// Applies a change, unless it would take more than `room` bytes. Returns whether any answer may change.
     pub fn change<I>(&mut self, change: Change<T>, index: &mut I, room: usize) -> Result<bool, Full>
     where
         T: Indexed<I>,
@@ -121,7 +121,7 @@ impl<T: PartialEq> Known<T> {
     }
 }
 
-/// There is no room for an object.
+/// There is no room for this object.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} does not fit into `memory`: its last version is kept")]
 pub struct Full(pub Box<str>);

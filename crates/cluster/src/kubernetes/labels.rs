@@ -1,4 +1,4 @@
-//! Names of a cluster, label by label.
+//! The labels of names in a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,21 +7,21 @@ use super::objects::Port;
 use super::rules::Schema;
 use crate::dns::name::NAME_MAXIMUM;
 
-/// Labels of the longest name that stands for something: `_port._protocol.service.namespace.svc`.
+/// The labels of the longest valid name: `_port._protocol.service.namespace.svc`.
 const MOST_LABELS: usize = 5;
 
-/// A name's labels below its zone, from the left.
+/// The labels of a name below its zone, from the left.
 pub struct Labels<'a> {
     name: &'a [u8],
     begins: [usize; MOST_LABELS + 1],
-    /// How many they are.
+    /// How many there are.
     pub count: usize,
-    /// Whether ports are asked for, and not only addresses.
+    /// Whether the query asks for each port, and not only for addresses.
     each_port: bool,
 }
 
 impl<'a> Labels<'a> {
-    /// Those of `name` before `end`, of which `each_port` is asked for or one; none if there are too many for anything.
+    /// Splits the part of `name` before `end`; `None` if it has more labels than any valid name.
     pub fn read(name: &'a [u8], end: usize, each_port: bool) -> Option<Labels<'a>> {
         let mut labels = Labels {
             name,
@@ -41,7 +41,7 @@ impl<'a> Labels<'a> {
         Some(labels)
     }
 
-    /// The label at this place from the right, without its length.
+    /// The label at this position from the right, without its length byte.
     pub fn get(&self, from_right: usize) -> &'a [u8] {
         match self.count.checked_sub(from_right + 1) {
             Some(index) => &self.name[self.begins[index] + 1..self.begins[index + 1]],
@@ -49,7 +49,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Those in front of so many from the right.
+    /// The labels in front of the last `from` ones.
     pub fn front(&self, from: usize) -> Front<'a> {
         Front {
             labels: match self.count - from {
@@ -63,28 +63,28 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// In wire format, those from one place to another, both counted from the right.
+    /// The labels between two positions from the right, in wire format.
     pub fn wire(&self, from: usize, to: usize) -> &'a [u8] {
         &self.name[self.begins[self.count - from - 1]..self.begins[self.count - to]]
     }
 }
 
-/// The labels of a name in front of its service's: none, an endpoint's, or those of a port and its protocol.
+/// The labels in front of a service's name: none, an endpoint's, or those of a port and its protocol.
 pub struct Front<'a> {
-    /// Each without its length, from the left.
+    /// From the left, without length bytes.
     pub labels: [&'a [u8]; 2],
-    /// How many they are.
+    /// How many there are.
     pub count: usize,
-    /// Whether they are a port's.
+    /// Whether they name a port.
     pub is_port: bool,
-    /// Whether each port of an address is asked for, or any of them.
+    /// Whether the query asks for each port of an address.
     pub each_port: bool,
     /// All of them, in wire format.
     pub wire: &'a [u8],
 }
 
 impl Front<'_> {
-    /// Whether the names of endpoints stand below it, which are in the cluster with this name.
+    /// Returns whether this is the name of a cluster, with the names of its endpoints below.
     pub(crate) fn is_cluster_of(&self, entry: &Entry) -> bool {
         let above = |label: &[u8]| label.len() > self.wire.len() && label.ends_with(self.wire);
         self.count == 1
@@ -94,7 +94,7 @@ impl Front<'_> {
                 .any(|(endpoints, _)| endpoints.iter().any(|endpoint| above(&endpoint.label)))
     }
 
-    /// Whether the names of ports stand below it.
+    /// Returns whether this is the name of a protocol, with the names of ports below.
     pub(crate) fn is_protocol_of<'p>(&self, mut ports: impl Iterator<Item = &'p Port>) -> bool {
         let protocol = self.labels[0].strip_prefix(b"_");
         protocol
@@ -102,18 +102,19 @@ impl Front<'_> {
     }
 }
 
-/// The name of a service in a zone, or of an endpoint of it with this label, in wire format, if it is not too long for one.
+/// The name of a service in a zone, or of its endpoint with this label, in wire format; `None` if it is too
+/// long.
 pub(crate) fn full_name(label: &[u8], service: &[u8], schema: &Schema, zone: &[u8]) -> Option<Vec<u8>> {
     let name = [label, service, schema.middle(), zone].concat();
     (name.len() <= NAME_MAXIMUM).then_some(name)
 }
 
-/// Whether names that end like this are those of addresses.
+/// Returns whether a name is in the reverse zones.
 pub fn is_reverse(name: &[u8]) -> bool {
     name.ends_with(b"\x07in-addr\x04arpa\0") || name.ends_with(b"\x03ip6\x04arpa\0")
 }
 
-/// The address whose name this is (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// The address of a reverse name (RFC 1035 section 3.5, RFC 3596 section 2.5).
 pub fn address_of(name: &[u8]) -> Option<IpAddr> {
     let labels = |end: &[u8]| {
         let mut rest = name.strip_suffix(end)?;

@@ -1,4 +1,4 @@
-//! The answers' octets.
+//! Writes replies in wire format.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::dns::records::{Answer, Meaning, TtlOffsets};
 use crate::dns::{CLASS_IN, HEADER, build, flag, rcode, rtype, u16_at};
 
-/// Where counts of the sections stand in a header.
+/// Offsets of the section counts in a header.
 pub const ANSWER: usize = 6;
 pub(crate) const AUTHORITY: usize = 8;
 pub(crate) const ADDITIONAL: usize = 10;
@@ -14,11 +14,11 @@ pub(crate) const ADDITIONAL: usize = 10;
 /// The largest offset that a pointer can name (RFC 1035 section 4.1.4).
 const POINTED: usize = 0x3fff;
 
-/// An answer that is being written. Sections are filled in their order.
+/// A reply being written. Sections must be filled in order.
 pub struct Message {
     octets: Vec<u8>,
     ttl_offsets: TtlOffsets,
-    /// The most octets.
+    /// The most bytes it may have.
     limit: usize,
     ttl: u32,
     lowest_ttl: Option<u32>,
@@ -26,22 +26,22 @@ pub struct Message {
     is_full: bool,
 }
 
-/// What stands in front of a record.
+/// The owner name of a record.
 #[derive(Clone, Copy)]
 pub enum Owner<'a> {
     /// The name at this offset of the message.
     At(usize),
-    /// This one.
+    /// This name.
     Name(&'a [u8]),
 }
 
 impl Owner<'_> {
-    /// The name that was asked for.
+    /// The name in the question.
     pub const QUESTION: Owner<'static> = Owner::At(HEADER);
 }
 
 impl Message {
-    /// One without records, which will have so many octets at most, and records with a TTL of so many seconds.
+    /// A message without records, of at most `limit` bytes; its records have this TTL in seconds by default.
     pub fn new(question: &[u8], limit: usize, ttl: u32) -> Message {
         Message {
             octets: build::empty(question, rcode::NOERROR),
@@ -53,24 +53,24 @@ impl Message {
         }
     }
 
-    /// Whether something did not fit: then nothing that comes is written.
+    /// Returns whether a record did not fit; none is written after that.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Has the message say that something is missing.
+    /// Sets TC: something is missing.
     pub fn truncate(&mut self) {
         let flags = u16_at(&self.octets, 2) | flag::TC;
         self.octets[2..4].copy_from_slice(&flags.to_be_bytes());
     }
 
-    /// Appends a record. What does not fit is left out, and the message says that it is truncated, unless only the additional
-    /// section is short (RFC 2181 section 9).
+    /// Appends a record. One that does not fit is left out and sets TC, unless it is of the additional
+    /// section (RFC 2181 section 9).
     pub fn push(&mut self, section: usize, owner: Owner<'_>, rtype: u16, data: &[u8]) {
         self.push_with_ttl(section, owner, rtype, self.ttl, data);
     }
 
-    /// The same with a TTL of its own.
+    /// Like `push`, with another TTL.
     pub fn push_with_ttl(&mut self, section: usize, owner: Owner<'_>, rtype: u16, ttl: u32, data: &[u8]) {
         if self.is_full {
             return;
@@ -96,7 +96,7 @@ impl Message {
         }
     }
 
-    /// Appends an address.
+    /// Appends an A or AAAA record.
     pub(crate) fn push_address(&mut self, section: usize, owner: Owner<'_>, address: IpAddr) {
         match address {
             IpAddr::V4(four) => self.push(section, owner, rtype::A, &four.octets()),
@@ -104,7 +104,7 @@ impl Message {
         }
     }
 
-    /// Where a name that the next record's data begin with, after so many octets, can be pointed to.
+    /// The offset, if a pointer can reach it, of a name `before` bytes into the next record's data.
     pub(crate) fn next_name(&self, owner: Owner<'_>, before: usize) -> Option<usize> {
         let owner = match owner {
             Owner::At(_) => 2,
@@ -119,7 +119,7 @@ impl Message {
         u16_at(&self.octets, section)
     }
 
-    /// The whole, with this rcode.
+    /// Finishes the message with this rcode.
     pub fn finish(mut self, rcode: u16) -> Arc<Answer> {
         self.octets[3] = self.octets[3] & 0xf0 | (rcode & flag::RCODE) as u8;
         let meaning = match self.count(ANSWER) {
@@ -139,7 +139,7 @@ impl Message {
     }
 }
 
-/// A pointer to a name (RFC 1035 section 4.1.4).
+/// A compression pointer to an offset (RFC 1035 section 4.1.4).
 pub fn pointer_to(offset: usize) -> [u8; 2] {
     (0xc000 | (offset & POINTED) as u16).to_be_bytes()
 }

@@ -1,8 +1,9 @@
-//! Answers for the names of a Kubernetes cluster, from what its API server says.
+//! Answers for the names of a Kubernetes cluster, from the objects of its API server.
 //!
-//! A [`cluster`] is followed by one thread: a [`Reflector`](crate::api_server::Reflector) for each kind of objects tells of changes, and an [`index`] is
-//! made that says the same. Queries read the index of the moment and wait for nothing: [`place`] finds what is at a
-//! name, and [`answer`] writes it down. What was known last is served while the API server is away.
+//! One thread follows a [`cluster`]: a [`Reflector`](crate::api_server::Reflector) per kind of object reports
+//! changes, which go into an [`index`]. Queries read the current index and never wait: [`place`] looks the
+//! name up, and [`answer`] writes the reply. The last known state is served while the API server is
+//! unreachable.
 
 mod answer;
 mod cluster;

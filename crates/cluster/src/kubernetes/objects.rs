@@ -1,4 +1,4 @@
-//! What is known of a cluster's objects: of each only what DNS can tell of it.
+//! The objects of a cluster, reduced to what DNS answers need.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,18 +10,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::api_server::Reading;
 use crate::dns::name::{LABEL_MAXIMUM, Name};
 
-/// The label by which a slice of endpoints says whose they are.
+/// The label that names the service of an endpoint slice.
 const SERVICE_OF_SLICE: &str = "kubernetes.io/service-name";
 
-/// The cluster IP of a service that has none.
+/// The cluster IP of a headless service.
 const HEADLESS: &str = "None";
 
-/// Ports of a service or of a slice, and addresses of either: what is beyond is left out.
+/// The most ports and the most addresses of a service or slice; the rest is left out.
 pub(crate) const MOST_PORTS: usize = 1000;
 pub(crate) const MOST_ADDRESSES: usize = 5000;
 
-/// The labels of `service.namespace` in wire format and without an end: as they stand in a query's name, so that to look
-/// a service up nothing has to be copied.
+/// The labels of `service.namespace` in wire format, without the root: a query's name contains them as they
+/// are, so a lookup copies nothing.
 pub type ServiceName = Box<[u8]>;
 
 /// A service.
@@ -33,62 +33,62 @@ pub struct Service {
     pub kind: ServiceKind,
     /// Its ports.
     pub ports: Box<[Port]>,
-    /// Where it is found from outside of the cluster.
+    /// Its addresses outside the cluster.
     pub outside: Outside,
-    /// What is left out of it, in words.
+    /// What was left out of it, for the log.
     pub left_out: Option<Box<str>>,
 }
 
-/// Where a service is found from outside: by its `externalIPs`, or by what its load balancer has.
+/// Where a service is reached from outside: `externalIPs`, or its load balancer's addresses or host name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outside {
-    /// Addresses, each once.
+    /// Addresses, without duplicates.
     pub addresses: Box<[IpAddr]>,
-    /// A name, in wire format, if there is no address.
+    /// A host name, in wire format, if there is no address.
     pub host: Option<Box<[u8]>>,
 }
 
 /// What a service's name stands for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServiceKind {
-    /// These addresses of its own, each once.
+    /// Its own addresses, without duplicates.
     Cluster(Box<[IpAddr]>),
     /// Its endpoints.
     Headless,
     /// Another name, in wire format.
     External(Box<[u8]>),
-    /// Nothing that DNS could tell: its external name is an address.
+    /// Nothing that DNS can express: its external name is an address.
     Nothing,
 }
 
 /// A port of a service or of its endpoints.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The label it is asked for by, without the underscore; empty: it has none.
+    /// Its label in queries, without the underscore; empty if it has none.
     pub name: Box<[u8]>,
-    /// Its protocol, in the same way.
+    /// The protocol's label in queries, without the underscore.
     pub protocol: Box<[u8]>,
     /// Its number, if it has one.
     pub number: Option<u16>,
 }
 
-/// Some of the endpoints of a service: those that are ready.
+/// Some of a service's endpoints: the ready ones.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Whose they are.
+    /// The service they belong to.
     pub service: ServiceName,
-    /// The ports that each of them has.
+    /// The ports of each endpoint.
     pub ports: Box<[Port]>,
-    /// By their labels.
+    /// Sorted by label.
     pub endpoints: Box<[Endpoint]>,
-    /// What is left out of it, in words.
+    /// What was left out of it, for the log.
     pub left_out: Option<Box<str>>,
 }
 
 /// An address of an endpoint.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// The label in front of its service's name, in lower case and in wire format.
+    /// The label in front of the service's name, in lower case and wire format.
     pub label: Box<[u8]>,
     /// The address.
     pub address: IpAddr,
@@ -101,7 +101,7 @@ pub struct Pod {
     pub namespace: Box<[u8]>,
     /// Its addresses.
     pub addresses: Box<[IpAddr]>,
-    /// Whether they are those of its node.
+    /// Whether it uses its node's addresses.
     pub on_host: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Namespace {
     pub label: Box<[u8]>,
 }
 
-/// Why an object cannot be understood: what it said before stays.
+/// Why an object cannot be read. Its last valid version is kept.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid in DNS")]
 pub struct Malformed {
@@ -120,12 +120,12 @@ pub struct Malformed {
     text: String,
 }
 
-/// Of all objects the ones that are of interest, and how they are read.
+/// Which objects are of interest, and how they are read.
 #[derive(Debug, Default)]
 pub struct Interest {
-    /// Their namespaces; none: all.
+    /// Only these namespaces; all if empty.
     pub namespaces: Vec<String>,
-    /// Whether an endpoint without a hostname is called like its pod.
+    /// Whether an endpoint without a hostname gets its pod's name.
     pub endpoint_pod_names: bool,
 }
 
@@ -134,7 +134,7 @@ impl Interest {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
-    /// What a namespace says.
+    /// Reads a namespace.
     pub fn namespace(&self, object: core::Namespace) -> Result<Reading<Namespace>, Malformed> {
         let name = object.metadata.name;
         if !self.covers(name.as_ref()) {
@@ -144,7 +144,7 @@ impl Interest {
         Ok(Reading::Present(Namespace { label }))
     }
 
-    /// What a service says.
+    /// Reads a service.
     pub fn service(&self, object: core::Service) -> Result<Reading<Service>, Malformed> {
         let metadata = object.metadata;
         if !self.covers(metadata.namespace.as_ref()) {
@@ -172,12 +172,12 @@ impl Interest {
         }))
     }
 
-    /// What a slice of endpoints says.
+    /// Reads an endpoint slice.
     pub fn slice(&self, object: discovery::EndpointSlice) -> Result<Reading<Slice>, Malformed> {
         self.slice_of(object, SERVICE_OF_SLICE, None)
     }
 
-    /// What a slice of endpoints says that has its service in one label, and in another one the cluster that they are in.
+    /// Reads an endpoint slice that names its service in one label, and its cluster in another.
     pub(crate) fn slice_of(
         &self,
         object: discovery::EndpointSlice,
@@ -212,7 +212,7 @@ impl Interest {
         let addresses: Vec<_> = addresses.collect();
         let mut endpoints = Vec::new();
         for (endpoint, address) in left_out.bounded(&addresses, MOST_ADDRESSES, "addresses") {
-            // Names in the place of addresses are from before there were services with external names.
+            // Skips FQDN endpoints, which predate services with external names.
             let Ok(address) = address.parse() else { continue };
             let own = self.label_of(endpoint, address)?;
             let label = match &cluster {
@@ -228,13 +228,13 @@ impl Interest {
         Ok(Reading::Present(slice))
     }
 
-    /// What a pod says.
+    /// Reads a pod.
     pub fn pod(&self, object: core::Pod) -> Result<Reading<Pod>, Malformed> {
         let metadata = object.metadata;
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
         }
-        // It has its address until it is gone.
+        // A pod that is being deleted keeps its address until it is gone.
         if metadata.deletion_timestamp.is_some() {
             return Ok(Reading::Unchanged);
         }
@@ -256,7 +256,7 @@ impl Interest {
         })
     }
 
-    /// The label of an endpoint: its hostname, or else its pod's name if that is wanted and fits, or else its address.
+    /// The label of an endpoint: its hostname, else its pod's name if wanted and valid, else its address.
     fn label_of(&self, endpoint: &discovery::Endpoint, address: IpAddr) -> Result<Box<[u8]>, Malformed> {
         if let Some(hostname) = endpoint.hostname.as_deref().filter(|name| !name.is_empty()) {
             return label("the hostname", hostname);
@@ -286,7 +286,7 @@ impl Outside {
         let all = own.chain(balanced).filter_map(|address| address.parse().ok());
         let all: Vec<IpAddr> = all.filter(|address| met.insert(*address)).collect();
         let addresses = left_out.bounded(&all, MOST_ADDRESSES, "outside addresses");
-        // A name that stands for another one has nothing else (RFC 1034 section 3.6.2).
+        // A CNAME excludes other records (RFC 1034 section 3.6.2).
         let mut hosts = ingress.iter().filter_map(|ingress| ingress.hostname.as_deref());
         let host = hosts.find_map(|host| Name::parse(host).ok());
         Outside {
@@ -312,18 +312,18 @@ impl Port {
     }
 }
 
-/// An endpoint of which nothing is known is as good as ready.
+/// Returns whether an endpoint is ready; one without that condition counts as ready.
 fn is_ready(endpoint: &discovery::Endpoint) -> bool {
     let conditions = endpoint.conditions.as_ref();
     conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
 }
 
-/// What is beyond a bound of an object.
+/// Notes about what exceeds an object's limits.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(Vec<String>);
 
 impl LeftOut {
-    /// As many of them as there may be; the others are noted.
+    /// The first `most` items; notes how many are cut.
     pub fn bounded<'a, T>(&mut self, all: &'a [T], most: usize, what: &str) -> &'a [T] {
         if all.len() > most {
             self.0
@@ -332,7 +332,7 @@ impl LeftOut {
         &all[..all.len().min(most)]
     }
 
-    /// All of it in words, with the name of the object; none: nothing is.
+    /// The notes with the object's name, or `None` if nothing was cut.
     pub fn told(&self, object: &ObjectMeta) -> Option<Box<str>> {
         let (namespace, name) = (object.namespace.as_deref(), object.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -364,7 +364,7 @@ fn kind(spec: &core::ServiceSpec, left_out: &mut LeftOut) -> Result<ServiceKind,
     Ok(ServiceKind::Cluster(addresses.collect()))
 }
 
-/// An address as a label.
+/// The label of an address.
 pub fn dashed(address: IpAddr) -> Box<[u8]> {
     let mut text = address.to_string().replace(['.', ':'], "-");
     // A label does not end in a hyphen (RFC 1123 section 2.1).
@@ -384,7 +384,7 @@ pub(crate) fn undashed(label: &[u8]) -> Option<IpAddr> {
     four.or_else(|| text.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6))
 }
 
-/// The labels of a service in its namespace.
+/// The labels of a service and its namespace.
 pub(crate) fn service_name(name: Option<&str>, namespace: Option<&str>) -> Result<ServiceName, Malformed> {
     let name = label("the name", name.unwrap_or_default())?;
     let namespace = label("the namespace", namespace.unwrap_or_default())?;

@@ -1,5 +1,5 @@
-//! What a name of a cluster's domain stands for: the schema of the Kubernetes DNS specification, version 1.1.0, and
-//! where it says nothing, what CoreDNS makes of it.
+//! What a name in a cluster's domain stands for, by the Kubernetes DNS specification 1.1.0, or CoreDNS where
+//! that is silent.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::objects::{Endpoint, Port, Service, ServiceKind, Slice, undashed};
 use super::rules::{Rules, Schema};
 use crate::config::Pods;
 
-/// Addresses with a port that are found at a name: more than any message holds, so that some of them may be there twice.
+/// The most addresses with ports found at a name: more than any message holds, even with duplicates.
 pub(crate) const MOST_FOUND: usize = 10_000;
 
 /// What is at a name.
@@ -17,46 +17,46 @@ pub(crate) const MOST_FOUND: usize = 10_000;
 pub enum Place<'i> {
     /// Nothing, and nothing below it.
     Nowhere,
-    /// No record, but others have names below it.
+    /// No records, but there are names below.
     Empty,
     /// The zone itself.
     Apex,
-    /// The addresses of who answers for the zone.
+    /// The addresses of the zone's name server.
     NameServer,
-    /// The version of the schema.
+    /// The version of the DNS schema.
     Version,
-    /// Another name, in wire format.
+    /// An alias: another name, in wire format.
     Alias(&'i [u8]),
     /// Addresses and ports.
     Services(Vec<Found<'i>>),
-    /// A name, in wire format, of what has these ports.
+    /// A load balancer's name.
     Balanced {
-        /// The name.
+        /// The name, in wire format.
         target: &'i [u8],
-        /// The numbers.
+        /// The ports' numbers.
         ports: Vec<u16>,
     },
     /// The address of a pod.
     Pod(IpAddr),
-    /// The names of who has an address, in wire format.
+    /// The names of what has an address, in wire format.
     Pointers(Vec<Vec<u8>>),
 }
 
-/// An address, and a port there.
+/// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Found<'i> {
     /// The address.
     pub address: IpAddr,
     /// The port, if it has a number.
     pub port: Option<u16>,
-    /// The labels in wire format that the address is known by in front of its service's: what SRV records name.
+    /// The labels in front of the service's name, in wire format, that SRV records use for the address.
     pub label: &'i [u8],
-    /// Those of its service.
+    /// The labels of its service.
     pub service: &'i [u8],
 }
 
 impl Index {
-    /// What is at a name whose labels before its zone are these.
+    /// Looks up the name whose labels below its zone are these.
     pub fn place<'i>(&'i self, rules: &Rules, schema: &Schema, labels: &Labels<'_>) -> Place<'i> {
         match schema {
             Schema::Cluster => self.in_cluster(rules, labels),
@@ -83,7 +83,7 @@ impl Index {
         }
     }
 
-    /// What is at a name of services of several clusters (KEP-1645): those of endpoints have their cluster's behind them.
+    /// Looks up a name of multi-cluster services (KEP-1645): after an endpoint's label comes its cluster's.
     fn in_set<'i>(&'i self, rules: &Rules, labels: &Labels<'_>) -> Place<'i> {
         match (labels.count, labels.get(0), labels.get(1)) {
             (0, ..) => Place::Apex,
@@ -107,7 +107,7 @@ impl Index {
         }
     }
 
-    /// What is at a name of services' outside addresses, as CoreDNS's *k8s_external* has it.
+    /// Looks up a name of services' outside addresses, as CoreDNS's *k8s_external* does.
     fn outside<'i>(&'i self, headless: bool, apex: &[u8], labels: &Labels<'_>) -> Place<'i> {
         let is_apex = |label: &[u8]| apex.get(1..) == Some(label);
         match (labels.count, labels.get(0), labels.get(1)) {
@@ -125,7 +125,7 @@ impl Index {
         }
     }
 
-    /// What is at the name of an address in a reverse zone.
+    /// Looks up an address's name in a reverse zone.
     pub fn reverse<'i>(&'i self, rules: &Rules, name: &[u8]) -> Place<'i> {
         let Some(address) = address_of(name) else {
             return Place::Nowhere;
@@ -161,7 +161,7 @@ impl Index {
                 _ => {}
             }
         }
-        // What is inside of the cluster has its names there.
+        // Names inside the cluster take precedence.
         if names.is_empty() {
             names = outside;
         }
@@ -173,7 +173,7 @@ impl Index {
         }
     }
 
-    /// Whether the namespace of a service is one that is known.
+    /// Returns whether a service's namespace is known.
     fn exposes(&self, service: &[u8]) -> bool {
         let after = 1 + service.first().map_or(0, |&length| usize::from(length));
         self.has_namespace(service.get(after + 1..).unwrap_or_default())
@@ -189,7 +189,7 @@ impl Index {
     }
 }
 
-/// What is at a service's name, or below it.
+/// Looks up a service's name, or one below it.
 fn in_service<'i>(rules: &Rules, entry: &'i Entry, front: &Front<'_>) -> Place<'i> {
     let Some(service) = &entry.service else {
         return Place::Nowhere;
@@ -214,13 +214,13 @@ fn in_service<'i>(rules: &Rules, entry: &'i Entry, front: &Front<'_>) -> Place<'
     };
     match front.count {
         1 if front.is_protocol_of(ports) => Place::Empty,
-        // A service that has no address yet.
+        // The service has no address yet.
         0 if matches!(service.kind, ServiceKind::Cluster(_)) => Place::Empty,
         _ => Place::Nowhere,
     }
 }
 
-/// What is at a service's name outside of the cluster, or below it.
+/// Looks up the outside name of a service, or one below it.
 fn of_outside<'i>(entry: &'i Entry, front: &Front<'_>, headless: bool) -> Place<'i> {
     let Some(service) = &entry.service else {
         return Place::Nowhere;
@@ -255,13 +255,13 @@ fn of_outside<'i>(entry: &'i Entry, front: &Front<'_>, headless: bool) -> Place<
     }
 }
 
-/// The numbers of those ports that a name asks for: all of them, unless it says which.
+/// The numbers of the ports that a name selects: all, unless it names one.
 fn matching<'p>(ports: &'p [Port], front: &Front<'_>) -> impl Iterator<Item = Option<u16>> + use<'p> {
     let wanted = front.is_port.then(|| {
         let bare = |label: &[u8]| label.strip_prefix(b"_").unwrap_or(label).to_vec();
         front.labels.map(bare)
     });
-    // Without ports there is one address all the same.
+    // Without ports, the addresses still have one entry each.
     let none = (ports.is_empty() && wanted.is_none()).then_some(None);
     let those = ports.iter().filter(move |port| {
         let is = |[name, protocol]: &[Vec<u8>; 2]| *port.name == **name && *port.protocol == **protocol;
@@ -270,7 +270,7 @@ fn matching<'p>(ports: &'p [Port], front: &Front<'_>) -> impl Iterator<Item = Op
     those.map(|port| port.number).chain(none)
 }
 
-/// Of the numbers of those ports each that is asked for, or the first if any will do.
+/// The selected port numbers: each if ports were asked for, otherwise the first.
 fn numbers(ports: &[Port], front: &Front<'_>) -> Vec<Option<u16>> {
     let wanted = if front.each_port { usize::MAX } else { 1 };
     matching(ports, front).take(wanted).collect()
@@ -309,8 +309,8 @@ fn of_endpoints<'i>(
     all
 }
 
-/// Who answers for the zone: the services that the addresses of this host are endpoints of, by their names and addresses in a
-/// zone like this; none: those of no service are.
+/// The zone's name servers: the services that have this host's addresses as endpoints, with names and
+/// addresses for this kind of zone. `None` if there are no such services.
 pub fn name_servers<'i>(index: &'i Index, schema: &Schema, hosts: &[IpAddr]) -> Option<Vec<Found<'i>>> {
     let mut found = None;
     for &host in hosts {

@@ -1,27 +1,27 @@
-//! How what is known of a cluster is told.
+//! The rules for answers from a cluster.
 
 use crate::config::{self, Pods};
 use crate::dns::name::{Name, is_at_or_below};
 use dnsweir_answer::Fallthrough;
 use dnsweir_answer::Question;
 
-/// What the names of a domain are made of.
+/// The name schema of a domain.
 pub enum Schema {
-    /// `SERVICE.NAMESPACE.svc`, and whatever else the specification has.
+    /// `SERVICE.NAMESPACE.svc`, and the rest of the specification.
     Cluster,
-    /// The same for services of several clusters.
+    /// The same for multi-cluster services.
     ClusterSet,
-    /// `SERVICE.NAMESPACE`, by the addresses that the services have outside of the cluster.
+    /// `SERVICE.NAMESPACE`, with the services' addresses outside the cluster.
     External {
-        /// Whether services without such an address have their endpoints there, if they are headless.
+        /// Whether headless services without such an address get their endpoints' addresses.
         headless: bool,
-        /// The label, in wire format, below which the zone itself has its names.
+        /// The label, in wire format, above the zone's own names.
         apex: Box<[u8]>,
     },
 }
 
 impl Schema {
-    /// What stands between a service's name and the domain, in wire format.
+    /// The labels between a service's name and the domain, in wire format.
     pub fn middle(&self) -> &'static [u8] {
         match self {
             Schema::Cluster | Schema::ClusterSet => b"\x03svc",
@@ -29,7 +29,7 @@ impl Schema {
         }
     }
 
-    /// What the name of the zone's server begins with, and that of whom to write to about it.
+    /// The first labels of the SOA record's server name and mailbox.
     pub(crate) fn people(&self) -> [Vec<u8>; 2] {
         let (server, person) = (b"\x03ns1".as_slice(), b"\x0ahostmaster".as_slice());
         match self {
@@ -39,32 +39,32 @@ impl Schema {
     }
 }
 
-/// How what is known is told.
+/// The rules for answers from a cluster.
 pub struct Rules {
-    /// What services' names end in.
+    /// The cluster's domain.
     pub domain: Name,
-    /// Other domains, and what is in them.
+    /// Other domains, and their schemas.
     others: Vec<(Name, Schema)>,
-    /// Which names of pods there are.
+    /// Which names of pods exist.
     pub pods: Pods,
     /// Whether services without endpoints do not exist.
     pub ignore_empty_services: bool,
     /// In seconds.
     pub ttl: u32,
-    /// What pods search for names in after the domains of the cluster, in wire format; none: they search by themselves.
+    /// Domains that pods search after the cluster's; `None` if their search is left to them.
     pub autopath: Option<Box<[Name]>>,
     fallthrough: Fallthrough,
 }
 
 impl Rules {
-    /// Those of a configuration.
+    /// The rules of a configuration.
     pub fn new(config: &config::Kubernetes) -> Rules {
         Rules {
             domain: Name::parse(&config.domain).unwrap_or(Name::ROOT),
             others: others(config),
             pods: config.pods,
             ignore_empty_services: config.ignore_empty_services,
-            // An hour at most.
+            // At most an hour.
             ttl: config.ttl.as_secs() as u32,
             autopath: config.autopath.as_ref().map(|domains| {
                 let names = domains.iter().filter_map(|domain| Name::parse(domain).ok());
@@ -74,7 +74,7 @@ impl Rules {
         }
     }
 
-    /// The zone that a name is in, in wire format, and what is in it; none: it is in none.
+    /// The innermost zone of a name, in wire format, and its schema; `None` if it is in none.
     pub fn zone<'a>(&'a self, question: &'a Question<'_>) -> Option<(&'a [u8], &'a Schema)> {
         let domain = [(self.domain.as_bytes(), &Schema::Cluster)];
         let others = self.others.iter().map(|(name, schema)| (name.as_bytes(), schema));
@@ -86,20 +86,20 @@ impl Rules {
         })
     }
 
-    /// The domain of services' outside addresses: the first, if there is any.
+    /// The first domain of services' outside addresses, if any.
     pub fn external(&self) -> Option<(&[u8], &Schema)> {
         let mut others = self.others.iter();
         let found = others.find(|(_, schema)| matches!(schema, Schema::External { .. }));
         found.map(|(name, schema)| (name.as_bytes(), schema))
     }
 
-    /// Whether a name that does not exist is left to the next stage.
+    /// Returns whether a nonexistent name is passed to the next stage.
     pub(crate) fn falls_through(&self, name: &[u8]) -> bool {
         self.fallthrough.covers(name)
     }
 }
 
-/// The domains besides that of the cluster itself.
+/// The domains other than the cluster's own.
 fn others(config: &config::Kubernetes) -> Vec<(Name, Schema)> {
     let external = config.external.iter().flat_map(|external| {
         let apex = [&[external.apex.len() as u8], external.apex.as_bytes()].concat();

@@ -1,4 +1,4 @@
-//! What `kubernetes` says as a source of answers.
+//! `kubernetes` as a source of answers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,10 +20,10 @@ use crate::figures::Figures;
 use crate::transfer::{Contents, Outgoing, notify, say_signed};
 use dnsweir_answer::{Question, Resolution, Status};
 
-/// How long a secondary has to look at a change before it is told of the next one.
+/// The shortest time between two NOTIFY messages to a secondary.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Tells a secondary of each change, or of several at once, as long as the source is there.
+/// Notifies a secondary of changes, several at a time, while the source exists.
 async fn tell_of_changes(
     outgoing: Weak<Outgoing>,
     state: Weak<State>,
@@ -52,7 +52,7 @@ async fn tell_of_changes(
 }
 
 impl Kubernetes {
-    /// What is known of a question.
+    /// Answers a question.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         say_signed(self.outgoing.as_ref(), question, || self.say(question))
@@ -70,13 +70,14 @@ impl Kubernetes {
         teller.answer(question)
     }
 
-    /// Begins to follow the cluster.
+    /// Starts following the cluster.
     pub fn begin(&self) {
         self.begun.get_or_init(Instant::now);
         self.cluster.begin();
     }
 
-    /// Has secondaries told of changes. Only the first call does anything; it must come from a `LocalRuntime`.
+    /// Starts notifying secondaries of changes. Only the first call has an effect; it must come from a
+    /// `LocalRuntime`.
     pub fn begin_to_notify(&self) {
         let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
             return;
@@ -89,7 +90,7 @@ impl Kubernetes {
         }
     }
 
-    /// The same, and waits until it is ready, but no longer than it should since it began.
+    /// Starts following, and waits until it is ready, but at most `wait` since the start.
     pub async fn bring_up(&self) {
         self.begin();
         learnt(self.begun.get(), self.wait, self.ready()).await;
@@ -100,7 +101,7 @@ impl Kubernetes {
         self.cluster.state.complete().await;
     }
 
-    /// Why it should not be asked yet.
+    /// Why queries should not come here yet.
     pub fn not_ready(&self) -> Option<String> {
         let state = &self.cluster.state;
         let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
@@ -113,7 +114,7 @@ impl Kubernetes {
         Some(format!("nothing is known of the cluster yet: {why}"))
     }
 
-    /// What `/status` shows of it.
+    /// Its part of `/status`.
     pub fn status(&self) -> Status {
         let state = &self.cluster.state;
         let counts = state.kinds.iter().map(|&kind| {
@@ -137,7 +138,7 @@ impl Kubernetes {
         }
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its part of `/metrics`.
     pub fn show(&self, figures: &mut Figures) {
         let state = &self.cluster.state;
         let domain = self.rules.domain.to_string();

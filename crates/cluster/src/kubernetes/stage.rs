@@ -1,4 +1,4 @@
-//! A `kubernetes` stage: a cluster, and how it is told.
+//! A `kubernetes` stage: a cluster, and the rules for its answers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use super::rules::Rules;
 use crate::config;
 use crate::transfer::Outgoing;
 
-/// Sockets to the API server: a watch of each kind, each with a connection of its own at most, and those that are opened while
-/// others close; and what epoll and the thread's own wake-ups take.
+/// Sockets to the API server: at most one connection per watched kind, and those that are opened while others
+/// close; plus the descriptors of epoll and the thread's waker.
 pub const MOST_SOCKETS: usize = 20;
 
 /// A `kubernetes` stage.
 pub struct Kubernetes {
     pub(super) cluster: Arc<Cluster>,
     pub(super) rules: Arc<Rules>,
-    /// How long it is not ready at most.
+    /// How long it may be not ready.
     pub(super) wait: Duration,
     pub(super) begun: OnceLock<Instant>,
-    /// What it is called.
+    /// Its name in `/status`.
     pub(super) text: String,
-    /// Who may have all of its zone.
+    /// Zone transfers, if any client may have one.
     pub(super) outgoing: Option<Arc<Outgoing>>,
 }
 
 impl Kubernetes {
-    /// One that knows nothing yet, unless others follow the same cluster.
+    /// Knows nothing yet, unless others follow the same cluster.
     pub fn new(config: &config::Kubernetes) -> Kubernetes {
         let text = match &config.kubeconfig {
             Some(kubeconfig) => format!("kubernetes {}", kubeconfig.path.display()),

@@ -1,4 +1,4 @@
-//! What all who use a cluster share: its index, and how it is doing.
+//! The state of a cluster that all its users share: the index, and health.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum Kind {
     ImportedSlices,
 }
 
-/// What is told of an object of any kind.
+/// A change to an object of any kind.
 #[derive(Debug)]
 pub enum News {
     /// Of a namespace.
@@ -57,7 +57,7 @@ impl Kind {
         Kind::ImportedSlices,
     ];
 
-    /// What the API server calls them, and metrics.
+    /// Their name in the API server and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Namespaces => "namespaces",
@@ -69,32 +69,33 @@ impl Kind {
         }
     }
 
-    /// Whether they are of several clusters. A cluster may not have such kinds, and the names of its own do not wait for them.
+    /// Returns whether they are multi-cluster objects. A cluster may lack these kinds, so its own names do
+    /// not wait for them.
     pub(crate) const fn is_imported(self) -> bool {
         matches!(self, Kind::ServiceImports | Kind::ImportedSlices)
     }
 }
 
-/// What is known of a cluster, and of the API server.
+/// What is known of a cluster and of the API server.
 pub struct State {
-    /// What queries are answered from.
+    /// The index that queries are answered from.
     pub index: ArcSwap<Index>,
     /// The addresses of this host.
     pub hosts: ArcSwap<Vec<IpAddr>>,
     /// Which kinds are followed.
     pub kinds: Vec<Kind>,
-    /// About how many octets the objects take.
+    /// Approximate bytes of the objects.
     pub octets: AtomicUsize,
     followed: [Followed; Kind::ALL.len()],
     complete: watch::Sender<bool>,
-    /// The serial of the index that queries are answered from; 0: it is not complete.
+    /// The serial of the published index; 0 while it is incomplete.
     pub serial: watch::Sender<u32>,
-    /// Wakes whoever looks whether credentials have changed.
+    /// Wakes the task that checks whether the credentials have changed.
     pub failure: tokio::sync::Notify,
 }
 
 impl State {
-    /// One that knows nothing yet of these kinds.
+    /// A state without any objects of these kinds.
     pub fn new(kinds: Vec<Kind>) -> State {
         State {
             index: ArcSwap::default(),
@@ -108,12 +109,12 @@ impl State {
         }
     }
 
-    /// How the objects of a kind are doing.
+    /// The state of following a kind.
     pub fn of(&self, kind: Kind) -> &Followed {
         &self.followed[kind as usize]
     }
 
-    /// Has queries answered from another index.
+    /// Publishes a new index for queries.
     pub fn publish(&self, index: Index) {
         let (complete, serial) = (index.complete && index.imports_complete, index.serial);
         self.index.store(Arc::new(index));
@@ -122,25 +123,26 @@ impl State {
         self.serial.send_replace(serial);
     }
 
-    /// Whether everything has been listed once.
+    /// Returns whether everything has been listed once.
     pub(crate) fn is_complete(&self) -> bool {
         *self.complete.borrow()
     }
 
     /// Waits until everything has been listed once.
     pub async fn complete(&self) {
-        // The sender is here.
+        // Never fails: `self` holds the sender.
         let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
-    /// How long ago the API server was heard of last, of the kind of which that is longest ago; none: never.
+    /// How long ago the API server last sent something, for the stalest kind; `None` if it never did for some
+    /// kind.
     pub fn age(&self) -> Option<std::time::Duration> {
         let heard = self.kinds.iter().map(|&kind| self.of(kind).heard_at());
         let oldest = heard.min_by_key(|heard| *heard)?;
         oldest.map(|oldest| oldest.elapsed())
     }
 
-    /// What keeps the API server from being followed.
+    /// Why the API server cannot be followed, if so.
     pub fn problem(&self) -> Option<String> {
         self.kinds.iter().find_map(|&kind| self.of(kind).problem())
     }

@@ -26,7 +26,7 @@ use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode_text, rtype};
 use dnsweir_answer::{Alias, Question, Resolution};
 
-/// A configuration that says nothing.
+/// A minimal configuration.
 fn config() -> config::Kubernetes {
     config::Kubernetes {
         domain: "cluster.local.".into(),
@@ -48,15 +48,15 @@ fn config() -> config::Kubernetes {
     }
 }
 
-/// A cluster of whose objects everything is known.
+/// A cluster with all its objects known.
 struct Zoo {
     index: Index,
     interest: Interest,
     config: config::Kubernetes,
     hosts: Vec<IpAddr>,
-    /// Whether clients ask, and not the proxy.
+    /// Whether the queries come from clients, not from the proxy itself.
     direct: bool,
-    /// Octets of an answer that are of use to them.
+    /// The largest reply they take, in bytes.
     room: usize,
 }
 
@@ -91,13 +91,13 @@ impl Zoo {
         }
     }
 
-    /// A service in `zoo` with this specification.
+    /// Adds a service in `zoo` with this specification.
     fn service(&mut self, name: &str, spec: Value) {
         let object = json!({"metadata": {"name": name, "namespace": "zoo"}, "spec": spec});
         self.add(Interest::service, object);
     }
 
-    /// Endpoints of a service in `zoo`.
+    /// Adds endpoints of a service in `zoo`.
     fn slice(&mut self, service: &str, ports: Value, endpoints: Value) {
         let labels = json!({"kubernetes.io/service-name": service});
         self.add(
@@ -137,7 +137,8 @@ impl Zoo {
         })
     }
 
-    /// What a question in `cluster.local` comes to: the rcode, or the records of all sections, or what happens instead.
+    /// The result of a question in `cluster.local`: the rcode, the records of all sections, or another
+    /// resolution.
     fn ask(&self, name: &str, qtype: u16) -> Vec<String> {
         self.ask_in("cluster.local.", &format!("{name}.cluster.local"), qtype)
     }
@@ -155,7 +156,7 @@ impl Zoo {
             Resolution::NotMine => return vec!["not mine".into()],
             other => return vec![format!("{other:?}")],
         };
-        // What was written agrees with what is said about it.
+        // The message and its parsed form must agree.
         let read = crate::dns::records::Answer::read(answer.message.clone()).unwrap();
         assert_eq!(
             (
@@ -178,7 +179,7 @@ impl Zoo {
         lines.sort_unstable();
         let authority = section(Section::Authority);
         match (lines.is_empty(), &authority[..]) {
-            // Every denial has the same authority section: one test looks at it.
+            // All denials have the same authority section, which one test checks.
             (true, [soa]) => {
                 assert!(soa.contains("SOA"), "{soa}");
                 let text = match rcode_text(answer.rcode) {
@@ -197,7 +198,7 @@ impl Zoo {
     }
 }
 
-/// What a name stands for.
+/// The targets of an alias.
 fn alias(alias: &Alias) -> String {
     let names: Vec<String> = alias
         .targets
@@ -208,7 +209,7 @@ fn alias(alias: &Alias) -> String {
     format!("alias of {}{ttl}", names.join(" "))
 }
 
-/// A zoo of services.
+/// A cluster with all kinds of services.
 fn zoo(config: config::Kubernetes) -> Zoo {
     let mut zoo = Zoo::new(config);
     let http = json!([{"name": "http", "port": 80, "protocol": "TCP"}, {"name": "dns", "port": 53, "protocol": "UDP"}]);

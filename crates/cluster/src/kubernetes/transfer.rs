@@ -1,4 +1,4 @@
-//! What is transferred of a cluster: what would be said to whoever asks for all of its names, one after the other.
+//! Zone transfers of a cluster: the answers to queries for each of its names.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +20,8 @@ use crate::transfer::{Asked, Contents, Reply};
 use dnsweir_answer::{Question, Resolution};
 
 impl Kubernetes {
-    /// What somebody gets who asks for all of a zone; none: it is none that others may have, or nothing is known of the cluster yet.
+    /// The reply to a transfer request; `None` if the zone may not be transferred or nothing is known of the
+    /// cluster yet.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         let outgoing = self.outgoing.as_ref()?;
         let snapshot = self.snapshot(&Name::lowercased(asked.name));
@@ -29,7 +30,7 @@ impl Kubernetes {
             .then(|| outgoing.answer(|| Arc::new(snapshot) as Arc<dyn Contents>, asked))
     }
 
-    /// What is known now.
+    /// The current state as a zone.
     pub(super) fn snapshot(&self, zone: &Name) -> Snapshot {
         let state = &self.cluster.state;
         Snapshot {
@@ -87,7 +88,7 @@ impl Contents for Snapshot {
 }
 
 impl Snapshot {
-    /// What is said of a service, its endpoints and its ports.
+    /// The records of a service, its endpoints and its ports.
     fn of_service(&self, service: &[u8], entry: &Entry) -> Vec<Record> {
         let own = |label: &[u8]| full_name(label, service, &Schema::Cluster, self.zone.as_bytes());
         let mut names: BTreeSet<Vec<u8>> = own(b"").into_iter().collect();
@@ -112,7 +113,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// The records that whoever asks for these types gets.
+    /// The records that queries for these types get.
     fn say(&self, name: &[u8], types: &[u16]) -> Vec<Record> {
         let teller = Teller {
             index: &self.index,
@@ -149,7 +150,7 @@ impl Snapshot {
                     }));
                 }
                 Resolution::Alias(alias) => {
-                    // The one target of an external name, with the TTL of the zone.
+                    // The one target of an external name, with the zone's TTL.
                     let found = alias.targets.first().zip(alias.ttl);
                     records.extend(found.map(|(target, ttl)| Record {
                         owner: name.into(),
@@ -157,7 +158,7 @@ impl Snapshot {
                         ttl,
                         data: target.clone(),
                     }));
-                    // Whatever is asked for.
+                    // It is the same for all types.
                     return records;
                 }
                 _ => {}
@@ -167,7 +168,7 @@ impl Snapshot {
     }
 }
 
-/// The name of a pod's address: with hyphens in the place of dots and colons.
+/// The name of a pod's address, with hyphens in place of dots and colons.
 fn pod_name(namespace: &[u8], address: IpAddr, zone: &[u8]) -> Vec<u8> {
     let label = address.to_string().replace(['.', ':'], "-");
     let mut name = vec![label.len() as u8];
@@ -179,7 +180,7 @@ fn pod_name(namespace: &[u8], address: IpAddr, zone: &[u8]) -> Vec<u8> {
     name
 }
 
-/// The name of an address in the reverse zones (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// The reverse name of an address (RFC 1035 section 3.5, RFC 3596 section 2.5).
 fn reverse_name(address: IpAddr) -> Vec<u8> {
     let (labels, end): (Vec<String>, &[u8]) = match address {
         IpAddr::V4(four) => (

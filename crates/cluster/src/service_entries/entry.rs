@@ -1,4 +1,4 @@
-//! `ServiceEntry` objects, and what DNS can tell of them.
+//! `ServiceEntry` objects, reduced to what DNS answers need.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,23 +12,23 @@ use super::host_name::{HostName, Malformed};
 use super::rules::Rules;
 use crate::api_server::Reading;
 
-/// The group that they are in.
+/// Their API group.
 pub const GROUP: &str = "networking.istio.io";
 
-/// Its versions that are understood. They agree in what is read here.
+/// The supported versions. They agree in everything that is read here.
 pub(crate) const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha3"];
 
-/// The namespaces that an entry is for: all of them.
+/// The `exportTo` value for all namespaces.
 const EVERYWHERE: &str = "*";
 
 /// The resolution of an entry whose clients know the address already.
 const NONE: &str = "NONE";
 
-/// One of them.
+/// An API version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(pub &'static str);
 
-/// The object, as far as it is read.
+/// The object, reduced to the fields that are read.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ServiceEntry {
     #[serde(default)]
@@ -99,13 +99,13 @@ impl Resource for ServiceEntry {
 /// What is known of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which of several objects counts.
+    /// Its precedence over other objects.
     pub rank: Rank,
     /// Its hosts.
     pub hosts: Box<[Host]>,
 }
 
-/// Of objects that have the same host the oldest counts, or else the one whose name comes first.
+/// Precedence among objects with the same host: the oldest, then the first by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     created: Option<Time>,
@@ -113,17 +113,17 @@ pub struct Rank {
     pub name: Box<str>,
 }
 
-/// Names, and where they lead.
+/// A host name and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The name.
     pub name: HostName,
-    /// Addresses that it has; none: one of the configured ranges.
+    /// Its addresses; if empty, it gets one of each configured range.
     pub addresses: Box<[IpAddr]>,
 }
 
 impl Entry {
-    /// What an object says, as far as the rules let it; `refuse` is called for each host that they do not.
+    /// Reads an object as far as the rules permit; `refuse` is called for each host that they do not.
     pub fn read(
         object: ServiceEntry,
         rules: &Rules,
@@ -159,7 +159,7 @@ impl Entry {
                 true => own.clone(),
                 false => addresses(assigned.map(|assigned| &*assigned.value)),
             };
-            // Networks are no answer, and whoever has to know the address already is not given another one.
+            // Networks are no answer, and clients that must know the address already get none from a range.
             let is_known = spec.resolution.as_deref().unwrap_or(NONE) == NONE;
             let is_new = !hosts.iter().any(|known: &Host| known.name == name);
             if is_new && (!addresses.is_empty() || !has_own && !is_known) {
@@ -179,7 +179,7 @@ impl Entry {
     }
 }
 
-/// Those that are addresses, each once. A network of one address is one.
+/// The valid addresses without duplicates; a /32 or /128 counts as one.
 fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Box<[IpAddr]> {
     let mut found: Vec<IpAddr> = Vec::new();
     for text in texts {

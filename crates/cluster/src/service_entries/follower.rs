@@ -1,4 +1,4 @@
-//! The thread that follows the objects, and what the workers see of it.
+//! The thread that follows the objects, and its interface to the workers.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -19,47 +19,47 @@ use crate::background::Background;
 use crate::config;
 use crate::kubernetes::known::Known;
 
-/// What is heard before it is made part of the table; more waits.
+/// How many changes are queued for the table; after that, the sender waits.
 const WAITING: usize = 1024;
 
-/// How long until the API server is asked again for a version that it does not have.
+/// How long before asking the API server again when it has no supported version.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What is known, and of the API server.
+/// What is known of the objects and of the API server.
 pub struct State {
-    /// What queries are answered from.
+    /// The table that queries are answered from.
     pub table: ArcSwap<Table>,
-    /// How the objects are doing.
+    /// The state of following the objects.
     pub followed: Followed,
-    /// About how many octets they take.
+    /// Approximate bytes of the objects.
     pub octets: AtomicUsize,
     complete: watch::Sender<bool>,
     failure: Notify,
 }
 
-/// Those who are followed.
+/// Follows the objects of a configuration.
 pub struct Follower {
     config: config::ServiceEntries,
-    /// What is known of them.
+    /// The published state.
     pub state: Arc<State>,
     thread: Mutex<Option<Background>>,
 }
 
 impl State {
-    /// Whether everything has been listed once.
+    /// Returns whether everything has been listed once.
     pub(crate) fn is_complete(&self) -> bool {
         *self.complete.borrow()
     }
 
-    /// Waits until then.
+    /// Waits until everything has been listed once.
     pub async fn complete(&self) {
-        // The sender is here.
+        // Never fails: `self` holds the sender.
         let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 }
 
 impl Follower {
-    /// Nothing is known yet.
+    /// Starts without any known objects.
     pub fn new(config: &config::ServiceEntries) -> Follower {
         Follower {
             config: config.clone(),
@@ -74,7 +74,7 @@ impl Follower {
         }
     }
 
-    /// Begins to follow.
+    /// Starts following.
     pub fn begin(&self) {
         let (config, state) = (self.config.clone(), Arc::clone(&self.state));
         match Background::start("service-entries", async move || keep(&config, &state).await) {
@@ -86,14 +86,14 @@ impl Follower {
     }
 }
 
-/// Keeps the table for good.
+/// Keeps the table up to date; never returns.
 async fn keep(config: &config::ServiceEntries, state: &State) {
     let (news, heard) = mpsc::channel(WAITING);
-    // Neither ends: the news come from here.
+    // Neither ends: `follow` holds the sender.
     tokio::join!(write(config, state, heard), follow(config, state, news));
 }
 
-/// Makes what comes together part of the table.
+/// Applies changes to the table in batches.
 async fn write(config: &config::ServiceEntries, state: &State, mut heard: mpsc::Receiver<Change<Entry>>) {
     let (mut known, mut table) = (Known::default(), Table::new(&config.ranges));
     let mut news = Vec::with_capacity(WAITING);
@@ -118,7 +118,7 @@ async fn write(config: &config::ServiceEntries, state: &State, mut heard: mpsc::
     }
 }
 
-/// Follows the objects, anew whenever other credentials are to be used.
+/// Follows the objects, and reconnects when the credentials have changed.
 async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Sender<Change<Entry>>) {
     let failed = |problem: &str| state.followed.failed(problem.to_owned());
     let rules = Rules::of(config);
@@ -145,7 +145,7 @@ async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Send
     .await;
 }
 
-/// The objects in the version that the API server prefers, or else in the newest that it has; waits until it has one.
+/// The API in the server's preferred version, or else in the newest supported one; waits until there is one.
 async fn api(client: &Client, state: &State) -> Api<ServiceEntry> {
     loop {
         let problem = match client.list_api_groups().await {
@@ -171,7 +171,7 @@ async fn api(client: &Client, state: &State) -> Api<ServiceEntry> {
     }
 }
 
-/// The first of those that are served, the preferred one first, that is understood.
+/// The preferred version, which comes first in `served`, if supported, or else the newest supported one.
 pub fn chosen(served: &[String]) -> Option<&'static str> {
     let preferred = served
         .first()

@@ -2,25 +2,25 @@
 
 use crate::dns::name::Name;
 
-/// One name, or all below one.
+/// One name, or all names below one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName {
     /// In lower case and wire format.
     pub name: Box<[u8]>,
-    /// Whether all names below it are meant, and not itself.
+    /// Whether it stands for all names below, but not for the name itself.
     pub wildcard: bool,
 }
 
-/// A host that cannot be understood.
+/// A host that is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host {0:?} is not valid in DNS")]
 pub struct Malformed(String);
 
 impl HostName {
-    /// Reads one as an object has it.
+    /// Parses a host of an object.
     ///
     /// # Errors
-    /// Where it is no name of DNS, or the root.
+    /// If it is not a DNS name, or is the root.
     pub fn read(text: &str) -> Result<HostName, Malformed> {
         let (name, wildcard) = match text.strip_prefix("*.") {
             Some(base) => (base, true),
@@ -38,7 +38,7 @@ impl HostName {
     }
 }
 
-/// For people: `*.example.com`.
+/// In text form: `*.example.com`.
 impl std::fmt::Display for HostName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let star = if self.wildcard { "*." } else { "" };

@@ -1,8 +1,8 @@
-//! Answers for the hosts of Istio's `ServiceEntry` objects, and leaves all other names to the next stage.
+//! Answers for the hosts of Istio's `ServiceEntry` objects; all other names go to the next stage.
 //!
-//! One thread [follows](follower) them and keeps a [`table`] of hosts, which queries read as it is at the moment. A host has the
-//! addresses that its entry says, or those that Istio assigned, or else one of a configured [`range`]: every proxy finds the same one by
-//! itself, and no two hosts have one together.
+//! One thread [follows](follower) them and keeps a [`table`] of hosts, of which queries read the current
+//! state. A host has the addresses in its entry, or those that Istio assigned, or else one of each configured
+//! [`range`]: every proxy computes the same one, and no two hosts share one.
 
 mod entry;
 mod follower;

@@ -1,21 +1,22 @@
-//! Which address of a range a host has.
+//! The address of a host in a range.
 
 use std::net::IpAddr;
 
 use crate::config::Network;
 
-/// FNV-1a of 64 bits: not to be changed, since it decides which addresses hosts have, on every node and after every restart.
+/// 64-bit FNV-1a. Must not change: it decides which addresses hosts have, on every node and after every
+/// restart.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The address of a host in a range: neither the first nor the last one, which may have a meaning of their own. The host is a name in
-/// wire format, or all below one.
+/// The address of a host in a range, but not the first or last one, which may have special meanings. The host
+/// is a name in wire format, or everything below one.
 pub fn address(range: &Network, name: &[u8], wildcard: bool) -> IpAddr {
     let (width, first, bits) = match range.address {
         IpAddr::V4(four) => (32, u128::from(four.to_bits()), 32 - range.length),
         IpAddr::V6(six) => (128, six.to_bits(), 128 - range.length),
     };
-    // Of a larger range than 64 bits, some part is used.
+    // Of a range beyond 64 bits, only a part is used.
     let usable = (1_u128 << bits.min(64)) - 2;
     let at = first + 1 + u128::from(hash(name, wildcard)) % usable;
     match width {
@@ -29,6 +30,6 @@ fn hash(name: &[u8], wildcard: bool) -> u64 {
     let hash = octets.fold(OFFSET, |hash, octet| {
         (hash ^ u64::from(octet)).wrapping_mul(PRIME)
     });
-    // Its upper bits depend on all octets, too, and the range needs the lower ones.
+    // The upper bits depend on all bytes, too, but the range uses the lower ones.
     hash ^ hash >> 32
 }

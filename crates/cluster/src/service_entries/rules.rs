@@ -1,23 +1,23 @@
-//! Which hosts an object may answer for: whoever may write one in some namespace answers for the names of every client.
+//! Which hosts an object may answer for: its author, with rights in one namespace, affects every client.
 
 use crate::config;
 use crate::dns::name::{Name, is_at_or_below};
 
 use super::host_name::HostName;
 
-/// What is taken from objects.
+/// Which hosts are accepted from objects.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// The namespaces whose objects count; none: all.
+    /// Only objects in these namespaces count; all if empty.
     namespaces: Vec<String>,
-    /// Only hosts at or below these; none: all.
+    /// Only hosts at or below these; all if empty.
     hosts: Vec<Name>,
-    /// Names that others answer for.
+    /// Names that are answered elsewhere.
     taken: Vec<Name>,
 }
 
 impl Rules {
-    /// What the configuration says.
+    /// The rules of a configuration.
     pub fn of(config: &config::ServiceEntries) -> Rules {
         let names = |texts: &[String]| texts.iter().filter_map(|text| Name::parse(text).ok()).collect();
         Rules {
@@ -27,20 +27,20 @@ impl Rules {
         }
     }
 
-    /// Whether objects of a namespace count.
+    /// Returns whether objects of a namespace count.
     pub(crate) fn are_for(&self, namespace: &str) -> bool {
         self.namespaces.is_empty() || self.namespaces.iter().any(|known| known == namespace)
     }
 
-    /// Whether a host is one of those that are asked for.
+    /// Returns whether a host is among the configured ones.
     pub(crate) fn want(&self, host: &HostName) -> bool {
         let is_below = |above: &Name| is_at_or_below(&host.name, above.as_bytes());
         self.hosts.is_empty() || self.hosts.iter().any(is_below)
     }
 
-    /// Why a host is nobody's to answer for, if it is not.
+    /// Why no object may answer for a host, if so.
     pub fn refusal(&self, host: &HostName) -> Option<String> {
-        // One label, and the root behind it.
+        // One label and the root.
         let is_label = host
             .name
             .first()

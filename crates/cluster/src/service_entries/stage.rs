@@ -1,4 +1,4 @@
-//! What `service-entries` says as a source of answers.
+//! `service-entries` as a source of answers.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,8 @@ use crate::figures::Figures;
 use crate::kubernetes::message::{ANSWER, Message, Owner};
 use dnsweir_answer::{Question, Resolution, Status};
 
-/// Sockets to the API server: a watch, its successor, and what epoll and the thread's own wake-ups take.
+/// Sockets to the API server: a watch and its successor; plus the descriptors of epoll and the thread's
+/// waker.
 pub const MOST_SOCKETS: usize = 8;
 
 /// A `service-entries` stage.
@@ -20,24 +21,25 @@ pub struct ServiceEntries {
     follower: Follower,
     /// In seconds.
     ttl: u32,
-    /// How long it is not ready at most.
+    /// How long it may be not ready.
     wait: Duration,
     begun: OnceLock<Instant>,
 }
 
 impl ServiceEntries {
-    /// One that knows nothing yet.
+    /// Starts without any known objects.
     pub fn new(config: &config::ServiceEntries) -> ServiceEntries {
         ServiceEntries {
             follower: Follower::new(config),
-            // An hour at most.
+            // At most an hour.
             ttl: config.ttl.as_secs() as u32,
             wait: config.wait,
             begun: OnceLock::new(),
         }
     }
 
-    /// The addresses of a host. Whatever else is asked, is not about what the entries say.
+    /// Answers with the addresses of a host. Other types are not answered here: entries say nothing about
+    /// them.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         if !matches!(question.qtype, rtype::A | rtype::AAAA) {
             return Resolution::NotMine;
@@ -62,7 +64,7 @@ impl ServiceEntries {
         }
     }
 
-    /// Begins to follow. Only the first call does anything.
+    /// Starts following. Only the first call has an effect.
     pub fn begin(&self) {
         self.begun.get_or_init(|| {
             self.follower.begin();
@@ -70,7 +72,7 @@ impl ServiceEntries {
         });
     }
 
-    /// The same, and waits until it is ready, but no longer than it should since it began.
+    /// Starts following, and waits until it is ready, but at most `wait` since the start.
     pub async fn bring_up(&self) {
         self.begin();
         learnt(self.begun.get(), self.wait, self.ready()).await;
@@ -81,7 +83,7 @@ impl ServiceEntries {
         self.follower.state.complete().await;
     }
 
-    /// Why it should not be asked yet.
+    /// Why queries should not come here yet.
     pub fn not_ready(&self) -> Option<String> {
         let state = &self.follower.state;
         let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
@@ -93,7 +95,7 @@ impl ServiceEntries {
         Some(format!("no service entries are known yet: {why}"))
     }
 
-    /// What `/status` shows of it.
+    /// Its part of `/status`.
     pub fn status(&self) -> Status {
         let state = &self.follower.state;
         let heard = match state.followed.heard_at() {
@@ -115,7 +117,7 @@ impl ServiceEntries {
         }
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its part of `/metrics`.
     pub fn show(&self, figures: &mut Figures) {
         let state = &self.follower.state;
         let followed = &state.followed;

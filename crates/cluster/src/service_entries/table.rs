@@ -1,6 +1,6 @@
-//! What queries are answered from: each host, and who has which address of the ranges.
+//! What queries are answered from: the hosts, and which host has which address of the ranges.
 //!
-//! A table does not change. One that is to say something else is a copy that shares all the rest.
+//! A table is immutable. A change publishes a new one, which shares everything unchanged with the old.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ type Hosts = Map<Box<[u8]>, Box<[Claim]>>;
 /// All hosts at one time.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// The objects that have a name, the one that counts first: those that have just this one, and those that have all below it.
+    /// The objects with each host in order of precedence: hosts that are one name, and wildcards.
     names: Hosts,
     wildcards: Hosts,
-    /// The hosts that would have an address of the ranges, the one that has it first.
+    /// The hosts that hash to each address of the ranges; the first has it.
     given: Map<IpAddr, Box<[Holder]>>,
     ranges: Arc<[Network]>,
-    /// Hosts that have no address, since another one has theirs.
+    /// Hosts without an address because another host has theirs.
     pub collisions: usize,
-    /// What is to be told about that.
+    /// Messages about that for the log.
     pub refused: Vec<String>,
 }
 
-/// An object that has a host.
+/// An object's claim to a host.
 #[derive(Debug, Clone, PartialEq)]
 struct Claim {
     rank: Rank,
     addresses: Box<[IpAddr]>,
 }
 
-/// A host that would have an address.
+/// A host that hashes to an address.
 #[derive(Debug, Clone, PartialEq, PartialOrd)]
 struct Holder {
     rank: Rank,
@@ -47,7 +47,7 @@ struct Holder {
 }
 
 impl Table {
-    /// One without hosts.
+    /// A table without hosts.
     pub fn new(ranges: &[Network]) -> Table {
         Table {
             names: Map::new_with_hasher_and_ptr_kind(Default::default()),
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// The addresses of a name; none: it is nobody's host.
+    /// The addresses of a name; `None` if it is no host, or has none.
     pub fn addresses(&self, name: &[u8]) -> Option<Vec<IpAddr>> {
         let (host, wildcard, claims) = match self.names.get(name) {
             Some(claims) => (name, false, &**claims),
@@ -98,7 +98,7 @@ impl Table {
         Some(&self.given.get(&address)?.first()?.host)
     }
 
-    /// Hosts that would have an address, but for the one that has it.
+    /// How many hosts hash to an address that another host has.
     fn without(&self, address: IpAddr) -> usize {
         let holders = self.given.get(&address).map_or(&[][..], |holders| holders);
         let mut hosts: Vec<&HostName> = holders.iter().map(|holder| &holder.host).collect();
@@ -107,7 +107,7 @@ impl Table {
         hosts.len().saturating_sub(1)
     }
 
-    /// Has those who would have the address of a host be others.
+    /// Changes the holders of the addresses that a host hashes to.
     fn change_holders(&mut self, host: &HostName, change: impl Fn(&mut Vec<Holder>)) {
         for range in &*Arc::clone(&self.ranges) {
             let address = range::address(range, &host.name, host.wildcard);
@@ -132,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Notes who is without the address that somebody else has.
+    /// Reports the hosts that go without an address that another has.
     fn tell_of(&mut self, address: IpAddr) {
         let Some((first, others)) = self.given.get(&address).and_then(|holders| holders.split_first()) else {
             return;
@@ -198,7 +198,7 @@ impl Table {
     }
 }
 
-/// What an object takes besides its hosts, and each of these, here and in the table.
+/// Bytes of an object without its hosts, and of each host, here and in the table.
 const OBJECT: usize = 480;
 const HOST: usize = 640;
 

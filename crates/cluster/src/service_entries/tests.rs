@@ -22,7 +22,7 @@ fn object(name: &str, spec: Value, status: Value) -> ServiceEntry {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
 }
 
-/// What an object says where no rule is written.
+/// Reads an object without any rules.
 fn read(object: ServiceEntry) -> Result<Reading<Entry>, Malformed> {
     Entry::read(object, &Rules::default(), |problem| panic!("{problem}"))
 }
@@ -34,7 +34,7 @@ fn entry(name: &str, spec: Value) -> Arc<Entry> {
     }
 }
 
-/// A table with one range of so many bits, and these entries.
+/// A table with one range of this prefix length, and these entries.
 fn table(length: u8, entries: &[&Arc<Entry>]) -> Table {
     let range = Network::of("240.240.0.0".parse().unwrap(), length).unwrap();
     let mut table = Table::new(&[range]);
@@ -91,7 +91,7 @@ fn assigned_addresses_belong_to_their_hosts() {
     assert_eq!(ask(&table, "c.example"), None, "there is no range");
 }
 
-/// The same on every node, after every restart, and in every version: clients keep them.
+/// The same on every node, after every restart and in every version, because clients keep them.
 #[test]
 fn hashed_addresses_never_change() {
     let hosts = entry(
@@ -105,7 +105,7 @@ fn hashed_addresses_never_change() {
     assert_eq!(ask(&table, "y.z.example.com"), below);
 }
 
-/// Who does not need one gets none: clients of entries without resolution know where they go.
+/// Entries without resolution get no address: their clients know it already.
 #[test]
 fn some_entries_say_nothing() {
     for spec in [
@@ -130,7 +130,7 @@ fn some_entries_say_nothing() {
     }
 }
 
-/// Whoever may write an object somewhere has no say about the names of others, and the rest of the object counts.
+/// An object's author cannot claim others' names; the rest of the object counts.
 #[test]
 fn some_names_are_not_theirs() {
     let names = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
@@ -185,8 +185,8 @@ fn some_names_are_not_theirs() {
     assert_eq!(taken_from(&config), (vec![], vec![]));
 }
 
-/// In a range of two addresses, three hosts meet: whoever comes first by name has it, in whatever order they are heard of, and
-/// the others are named.
+/// Three hosts hash into a range of two addresses: the first by name has it, whatever the order of arrival,
+/// and the others are reported.
 #[test]
 fn who_collides_is_refused_by_name() {
     let hosts = ["a", "b", "c"].map(|name| {
@@ -209,14 +209,14 @@ fn who_collides_is_refused_by_name() {
     assert!(ask(&forwards, "a.example").is_some());
     let told = &forwards.refused[0];
     assert!(told.contains("has no address, because 240.240.0."), "{told}");
-    // When the others go, nobody is without.
+    // When the others go, no host is without an address.
     b.leave(&mut forwards);
     c.leave(&mut forwards);
     assert_eq!(forwards.collisions, 0);
     assert!(ask(&forwards, "a.example").is_some() && ask(&forwards, "b.example").is_none());
 }
 
-/// Two objects with one host are no collision, and the first of them counts.
+/// Two objects with the same host do not collide: the first one counts.
 #[test]
 fn one_host_may_be_in_several_entries() {
     let one = entry("one", json!({"hosts": ["a.example"], "resolution": "DNS"}));

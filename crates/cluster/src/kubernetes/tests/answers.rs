@@ -1,4 +1,4 @@
-//! Every name and type of a zoo.
+//! Every name and type of the zoo.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn services_have_addresses() {
                 &["single.zoo.svc.cluster.local. 5 IN A 10.96.0.11"],
             ),
             ("single.zoo.svc", AAAA, &["NODATA"]),
-            // An endpoint has a name of its own below a service that is not headless, too.
+            // Endpoints of services with a cluster IP have names, too.
             (
                 "10-244-0-9.web.zoo.svc",
                 A,
@@ -118,7 +118,7 @@ fn headless_services_have_endpoints() {
                 A,
                 &["10-244-0-2.peers.zoo.svc.cluster.local. 5 IN A 10.244.0.2"],
             ),
-            // What is not ready is not there.
+            // Endpoints that are not ready have no name.
             ("peer-3.peers.zoo.svc", A, &["NXDOMAIN"]),
             (
                 "fd00-1--0.peers.zoo.svc",
@@ -311,7 +311,7 @@ fn the_zone_has_an_apex() {
         ]
     );
     assert_eq!(zoo.ask("ns.dns", A), ["ns.dns.cluster.local. 5 IN A 192.0.2.7"]);
-    // An endpoint of a service goes by its name.
+    // A service is named if this host is one of its endpoints.
     zoo.hosts = vec!["10.244.0.9".parse().unwrap()];
     assert_eq!(
         apex(&zoo, rtype::NS),
@@ -358,7 +358,7 @@ fn what_does_not_exist_may_fall_through() {
         };
         assert_eq!(zoo.ask_in(zone, name, qtype), [expected], "{name}");
     }
-    // A zone may hold much more than the domain.
+    // A zone may contain much more than the domain.
     let all = super::zoo(config::Kubernetes {
         fallthrough: vec![".".into()],
         ..config()
@@ -389,7 +389,7 @@ fn services_without_endpoints_may_be_ignored() {
     );
 }
 
-/// RFC 2181 section 9: what does not fit is left out, and TC says so.
+/// RFC 2181 section 9: records that do not fit are left out, and TC is set.
 #[test]
 fn more_than_a_message_holds_is_truncated() {
     let mut zoo = Zoo::new(config());

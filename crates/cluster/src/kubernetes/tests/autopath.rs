@@ -1,8 +1,8 @@
-//! The search list of the pod that asks.
+//! Searching on behalf of the pod that asks.
 
 use super::*;
 
-/// Pods of two namespaces, on the nodes' network, and at an address that two have.
+/// Pods in two namespaces, one on the node's network, and an address in both namespaces.
 fn searching(autopath: &[&str]) -> Zoo {
     let mut zoo = zoo(config::Kubernetes {
         pods: Pods::Verified,
@@ -35,7 +35,7 @@ fn ask(zoo: &Zoo, client: &str, name: &str) -> String {
     }
 }
 
-/// What a name that does not exist is searched for by depends on who asks.
+/// The search for a name that does not exist depends on the client.
 #[test]
 fn a_pods_search_is_made_for_it() {
     let zoo = searching(&["corp.example."]);
@@ -44,18 +44,18 @@ fn a_pods_search_is_made_for_it() {
     for (client, name, expected) in [
         ("10.244.2.1", in_shop, found),
         ("::ffff:10.244.2.1", in_shop, found),
-        // Of another namespace, on the node's network, nobody's, and an address that two namespaces have.
+        // A pod in another namespace, on the node's network, no pod, and an address in two namespaces.
         ("10.244.1.1", in_shop, "NXDOMAIN"),
         ("192.0.2.7", in_shop, "NXDOMAIN"),
         ("10.9.9.9", in_shop, "NXDOMAIN"),
         ("10.244.2.9", in_shop, "NXDOMAIN"),
         ("10.244.2.10", in_shop, found),
-        // Which is not what this resolver began with.
+        // Not the first name of this pod's search.
         ("10.244.2.1", "www.example.svc.cluster.local.", "NXDOMAIN"),
         ("10.244.2.1", "www.example.zoo.svc.cluster.local.", "NXDOMAIN"),
         ("10.244.2.1", "www.ashop.svc.cluster.local.", "NXDOMAIN"),
         ("10.244.2.1", "shop.svc.cluster.local.", "NOERROR"),
-        // What exists is the answer.
+        // A name that exists is answered.
         ("10.244.1.1", "web.zoo.svc.cluster.local.", "NOERROR"),
         (
             "10.244.1.1",
@@ -67,7 +67,7 @@ fn a_pods_search_is_made_for_it() {
     }
 }
 
-/// A search within a search would multiply what one query costs.
+/// A search within a search would multiply the cost of one query.
 #[test]
 fn the_proxys_own_queries_are_not_searched_for() {
     let mut zoo = searching(&[]);

@@ -1,4 +1,4 @@
-//! Services by the addresses that they have outside of the cluster.
+//! Services by their addresses outside the cluster.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const A: u16 = rtype::A;
 const AAAA: u16 = rtype::AAAA;
 const SRV: u16 = rtype::SRV;
 
-/// Services with addresses outside, and some without.
+/// Services with outside addresses, and some without.
 fn outside(headless: bool) -> Zoo {
     let mut zoo = zoo(config::Kubernetes {
         external: Some(config::External {
@@ -33,7 +33,7 @@ fn outside(headless: bool) -> Zoo {
             json!({"clusterIP": "10.96.0.22", "ports": ports}),
             json!({"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}, {"ip": "192.0.2.3"}]}}),
         ),
-        // A headless one with an address of its own, as CoreDNS's documents have it.
+        // A headless one with its own address, as in CoreDNS's documentation.
         (
             "lone",
             json!({"clusterIPs": ["None"], "externalIPs": ["192.0.2.4"]}),
@@ -83,7 +83,7 @@ fn services_have_their_outside_addresses() {
             ("lone.zoo", SRV, &["NODATA"]),
             ("both.zoo", A, &["both.zoo.example.org. 5 IN A 192.0.2.3"]),
             ("zoo", A, &["NODATA"]),
-            // What is inside only has no name here, and endpoints have none.
+            // Services without outside addresses, and endpoints, have no name here.
             ("web.zoo", A, &["NXDOMAIN"]),
             ("peers.zoo", A, &["NXDOMAIN"]),
             ("peer-0.peers.zoo", A, &["NXDOMAIN"]),
@@ -117,7 +117,7 @@ fn ports_have_names() {
     );
 }
 
-/// A load balancer that has a name: where the name is asked for, it is the answer.
+/// A load balancer with a name: that name is the answer.
 #[test]
 fn a_balancers_name_leads_on() {
     check(
@@ -180,13 +180,13 @@ fn headless_services_have_their_endpoints_if_that_is_wanted() {
             ),
             ("_tcp.peers.zoo", A, &["NODATA"]),
             ("nobody.zoo", A, &["NXDOMAIN"]),
-            // Its own address comes before its endpoints.
+            // Its own address takes precedence over its endpoints.
             ("lone.zoo", A, &["lone.zoo.example.org. 5 IN A 192.0.2.4"]),
         ],
     );
 }
 
-/// The zone's own names: `dns` is no namespace here.
+/// The zone's own names: `dns` is not a namespace here.
 #[test]
 fn the_zone_has_a_server() {
     let mut zoo = outside(false);
@@ -197,7 +197,7 @@ fn the_zone_has_a_server() {
         &[
             ("@", rtype::SOA, &[soa]),
             ("@", A, &["NODATA"]),
-            // The service that this host is an endpoint of is inside of the cluster only.
+            // The service with this host as an endpoint has no outside address.
             ("@", rtype::NS, &["example.org. 5 IN NS ns1.dns.example.org."]),
             ("dns", A, &["NODATA"]),
             ("ns1.dns", A, &["NODATA"]),

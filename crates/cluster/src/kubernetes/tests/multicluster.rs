@@ -1,9 +1,9 @@
-//! Services of several clusters.
+//! Multi-cluster services.
 
 use super::super::imports::ServiceImport;
 use super::*;
 
-/// Services of several clusters beside those of the zoo.
+/// Multi-cluster services beside those of the zoo.
 fn several() -> Zoo {
     let mut zoo = zoo(config::Kubernetes {
         multicluster: vec!["clusterset.local.".into()],
@@ -75,7 +75,7 @@ fn imported_services_have_addresses_and_ports() {
             ),
             ("_tcp.shared.zoo.svc", rtype::SRV, &["NODATA"]),
             ("waiting.zoo.svc", rtype::A, &["NODATA"]),
-            // A service of this cluster alone, a pod, and what is nowhere.
+            // A service of this cluster only, a pod, and names that do not exist.
             ("web.zoo.svc", rtype::A, &["NXDOMAIN"]),
             ("10-244-1-1.zoo.pod", rtype::A, &["NXDOMAIN"]),
             ("shared.farm.svc", rtype::A, &["NXDOMAIN"]),
@@ -89,7 +89,7 @@ fn imported_services_have_addresses_and_ports() {
     );
 }
 
-/// Endpoints of several clusters may have the same hostname.
+/// Endpoints in different clusters may have the same hostname.
 #[test]
 fn endpoints_are_told_apart_by_their_clusters() {
     check(
@@ -149,7 +149,7 @@ fn the_domain_has_a_server() {
     );
 }
 
-/// The cluster's own names do not wait for a kind of objects that it may not have.
+/// The cluster's own names do not wait for kinds of objects that it may lack.
 #[test]
 fn what_is_not_known_yet_is_no_denial() {
     let mut zoo = several();

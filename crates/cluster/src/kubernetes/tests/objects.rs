@@ -1,4 +1,4 @@
-//! Objects as the API server has them, and as nobody should.
+//! Valid and invalid objects of the API server.
 
 use super::super::objects::{dashed, undashed};
 use super::*;
@@ -85,7 +85,7 @@ fn a_terminating_pod_is_as_before() {
     assert_eq!(read(json!({"metadata": metadata})), Ok(Reading::Nothing));
 }
 
-/// Only some namespaces, and only what belongs to a service.
+/// Only configured namespaces, and only slices of a service.
 #[test]
 fn the_rest_is_of_no_interest() {
     let interest = Interest {
@@ -103,7 +103,7 @@ fn the_rest_is_of_no_interest() {
     assert!(matches!(slice("zoo", of_web), Reading::Present(_)));
 }
 
-/// One that anybody makes who may write in a namespace: what is beyond the bounds is left out, and said with its name.
+/// Anyone who may write in a namespace can create this: what exceeds the limits is cut, and reported by name.
 #[test]
 fn a_wide_slice_is_cut_and_reported() {
     let ports: Vec<Value> = (1..=20_000)
@@ -137,7 +137,7 @@ fn a_wide_slice_is_cut_and_reported() {
         );
         assert_eq!(answer.message[2] & 2, 2, "{qtype} is truncated");
     }
-    // Each port is found by its name, whatever there is besides.
+    // Every kept port is found by its name.
     let named = zoo.resolve(
         "cluster.local",
         "_p1000._tcp.web.zoo.svc.cluster.local",
@@ -147,7 +147,7 @@ fn a_wide_slice_is_cut_and_reported() {
         panic!("a port");
     };
     assert!(answer.answer_count() > 500);
-    // Of which a datagram takes less: no more is written.
+    // A datagram holds less than that: writing stops there.
     zoo.room = 512;
     let Resolution::Answer { answer, .. } =
         zoo.resolve("cluster.local", "web.zoo.svc.cluster.local", rtype::A)

@@ -1,4 +1,4 @@
-//! Lists and changes, and the index that comes of them.
+//! Lists and changes, and the resulting index.
 
 use super::super::known::{Full, Known};
 use super::super::objects::{Service, Slice};
@@ -68,13 +68,13 @@ fn changes_change_answers_and_nothing_else() {
         assert_eq!(services.change(change, &mut zoo.index, ROOM), Ok(changed));
         assert_eq!(zoo.ask("web.zoo.svc", rtype::A), [expected]);
     }
-    // Who reads an index still sees what it said.
+    // Readers of an old index still see its state.
     zoo.index = before;
     assert_eq!(zoo.ask("web.zoo.svc", rtype::A), ["NXDOMAIN"]);
     assert_eq!((services.count(), services.octets()), (0, 0));
 }
 
-/// What a list does not name is gone when it ends, and not before.
+/// Objects that a list omits are removed when it ends, not before.
 #[test]
 fn a_list_replaces_what_is_known() {
     let mut zoo = Zoo::new(config());
@@ -84,7 +84,7 @@ fn a_list_replaces_what_is_known() {
     take(&mut zoo, service("both", "10.0.0.2"));
     take(&mut zoo, Change::ListBegins);
     take(&mut zoo, service("both", "10.0.0.2"));
-    // The list broke off: another one begins.
+    // The list was aborted: another one begins.
     take(&mut zoo, Change::ListBegins);
     take(&mut zoo, service("new", "10.0.0.3"));
     assert_eq!(zoo.ask("old.zoo.svc", rtype::A).len(), 1);
@@ -102,7 +102,7 @@ fn a_list_replaces_what_is_known() {
     );
 }
 
-/// Slices come before their service or after it, and an address may be in several.
+/// Slices may come before or after their service, and an address may be in several.
 #[test]
 fn slices_and_services_come_in_any_order() {
     let mut zoo = Zoo::new(config());
@@ -124,14 +124,14 @@ fn slices_and_services_come_in_any_order() {
             .len()
     };
     assert_eq!((zoo.ask("a.zoo.svc", rtype::A).len(), pointers(&zoo)), (2, 2));
-    // It belongs to another service now.
+    // The slice now belongs to another service.
     slice(&mut zoo, super::updates::slice("b-1", "c", &["10.0.0.1"]));
     assert_eq!(zoo.ask("b.zoo.svc", rtype::A), ["NXDOMAIN"]);
     slice(&mut zoo, super::updates::slice("a-1", "a", &["10.0.0.2"]));
     assert_eq!((zoo.ask("a.zoo.svc", rtype::A).len(), pointers(&zoo)), (1, 1));
 }
 
-/// What does not fit is left as it was, and named; less still fits.
+/// An object that does not fit leaves the old version, and is reported; smaller ones still fit.
 #[test]
 fn memory_is_bounded() {
     let mut zoo = Zoo::new(config());
