@@ -1,19 +1,20 @@
-//! Work beside the workers: for good, such as following an API server, by a thread with a runtime of its own; or a piece of it that
-//! blocks, by a thread that ends with it. Where there can be no thread, that is an error: tokio's `spawn_blocking` panics.
+//! Threads beside the workers: permanent ones with their own runtime, such as for following an API server,
+//! and short ones for blocking work. A failure to start one is an error, where tokio's `spawn_blocking`
+//! panics.
 
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use tokio::sync::oneshot;
 
-/// Work that is being done. Dropped, it ends with the next thing that it waits for.
+/// Running work. Dropping this ends it at its next await.
 #[derive(Debug)]
 pub struct Background {
     _end: oneshot::Sender<()>,
 }
 
 impl Background {
-    /// Begins with what `work` makes, on a thread of this name. An error: there can be no thread, or no runtime.
+    /// Runs the future made by `work` on a new thread. Fails if there can be no thread or runtime.
     pub fn start<W: Future<Output = ()>>(
         name: &str,
         work: impl FnOnce() -> W + Send + 'static,
@@ -35,7 +36,7 @@ impl Background {
     }
 }
 
-/// Waits for what somebody has begun to learn, but no longer than `wait` since then. Who has waited in vain does not wait again.
+/// Waits until `ready`, but at most `wait` since `begun`. Once that has passed, it never waits again.
 pub async fn learnt(begun: Option<&Instant>, wait: Duration, ready: impl Future) {
     let left = wait.saturating_sub(begun.map_or(Duration::ZERO, Instant::elapsed));
     if !left.is_zero() {
@@ -43,26 +44,26 @@ pub async fn learnt(begun: Option<&Instant>, wait: Duration, ready: impl Future)
     }
 }
 
-/// Begins a piece of work that blocks, on a thread of this name.
+/// Starts blocking work on a new thread.
 ///
 /// # Errors
 ///
-/// When there can be no thread.
+/// If the thread cannot be started.
 pub fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// Does a piece of work that blocks, on a thread of this name, and waits for what comes of it.
+/// Runs blocking work on a new thread, and returns its result.
 ///
 /// # Errors
 ///
-/// When there can be no thread, or the work panics.
+/// If the thread cannot be started, or the work panics.
 pub async fn beside<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (tell, told) = oneshot::channel();
-    // Who has stopped waiting does not want it any more.
+    // Fails if the caller has stopped waiting.
     begin(name, move || drop(tell.send(work())))?;
     let panicked = |_| io::Error::other(format!("the thread `{name}` panicked"));
     told.await.map_err(panicked)
@@ -72,7 +73,7 @@ pub async fn beside<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// Building a generation is such work: whatever panics in there, the process goes on as before.
+    /// Building a generation is such work: a panic in it leaves the process as it was.
     #[test]
     fn work_that_panics_is_an_error() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

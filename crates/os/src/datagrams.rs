@@ -1,9 +1,9 @@
-//! Datagrams in batches, by recvmmsg and sendmmsg: [`Datagrams`] over slots that are made once, each for what comes and the
-//! reply to it, and [`Outgoing`], which leave together whatever they reply to.
+//! Batches of datagrams, with recvmmsg and sendmmsg: [`Datagrams`] has preallocated slots, each for a
+//! datagram and its reply; [`Outgoing`] sends unrelated datagrams together.
 //!
-//! One system call takes up to [`BATCH`] datagrams and one more sends as many replies; with one call for
-//! each, the calls would cost more than all the rest of a cached answer. No crate offers both calls
-//! together with the destination address, so this is the one place that speaks to libc.
+//! One system call receives up to [`BATCH`] datagrams, and one more sends as many replies: one call per
+//! datagram would cost more than the rest of a cached answer. No crate offers both calls together with the
+//! destination address, so this calls libc.
 
 use std::io;
 use std::mem;
@@ -15,60 +15,59 @@ use socket2::Socket;
 
 use crate::dns::QUERY_MAXIMUM;
 
-/// Datagrams taken at once.
+/// The most datagrams per call.
 pub const BATCH: usize = 64;
 
-/// Octets kept of a datagram, at least: one more than a query may have, so that a longer one is seen to be longer.
+/// Minimum bytes kept of a datagram: one more than a query may have, so that a longer one is noticed.
 const RECEIVE: usize = QUERY_MAXIMUM + 1;
 
 /// Room for one IPV6_PKTINFO message, the larger of the two.
 const CONTROL: usize = 64;
 
-/// Octets that `count` slots of [`Datagrams`] take with replies of at most `limit` octets.
+/// Bytes that `count` slots of [`Datagrams`] use with replies of at most `limit` bytes.
 pub fn memory(count: usize, limit: usize) -> usize {
     let headers = 2 * size_of::<libc::mmsghdr>() + size_of::<libc::iovec>();
     count * (slot(limit) + headers + size_of::<libc::sockaddr_storage>() + CONTROL)
 }
 
-/// Octets that [`Outgoing`] take at most with datagrams of at most `limit` octets.
+/// The most bytes that [`Outgoing`] uses with datagrams of at most `limit` bytes.
 pub fn outgoing_memory(limit: usize) -> usize {
     let headers = size_of::<libc::mmsghdr>() + size_of::<libc::iovec>() + CONTROL;
-    // What grows by itself has up to twice the room that it needs.
+    // A vector that grows has up to twice the capacity it needs.
     2 * BATCH * (limit + headers + size_of::<Leaving>())
 }
 
-/// Octets of the room for a query and its reply.
+/// Bytes of a slot, for a query and its reply.
 fn slot(limit: usize) -> usize {
-    // A multiple of 64 that is no multiple of 4096: slots that far apart would fight for the same few lines of
-    // the processor's cache.
+    // A multiple of 64, but not of 4096: slots at such distances would compete for the same cache lines.
     limit.max(RECEIVE).next_multiple_of(64) | 64
 }
 
-/// Where a datagram came from, and which of our addresses it went to.
+/// Where a datagram came from, and which of our addresses it was sent to.
 #[derive(Clone, Copy)]
 pub struct Route {
     /// The client, as the kernel wrote it.
     address: libc::sockaddr_storage,
     length: libc::socklen_t,
-    /// Our address, if the socket is bound to the wildcard address: the reply must come from there.
+    /// Our address, if the socket is bound to the wildcard: the reply must come from it.
     local: Option<Local>,
 }
 
 impl Route {
-    /// The client; none if its address is of no family we know.
+    /// The client; `None` if its address family is unknown.
     pub fn peer(&self) -> Option<SocketAddr> {
         read_address(&self.address)
     }
 }
 
-/// A destination address and the link it was seen on.
+/// A destination address, and the link it arrived on.
 #[derive(Clone, Copy)]
 struct Local {
     address: IpAddr,
     interface: u32,
 }
 
-/// Has the kernel tell which address a datagram went to, if the socket will be bound to the wildcard.
+/// Asks the kernel for each datagram's destination if `address`, which the socket will bind, is the wildcard.
 pub fn want_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if !address.ip().is_unspecified() {
         return Ok(());
@@ -100,10 +99,10 @@ pub fn want_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> 
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL]);
 
-/// Datagrams of one batch, each in a slot of its own, and the replies to them: a reply takes the slot of what it
-/// replies to, whose memory is at hand and whose address is where it goes.
+/// A batch of datagrams, each in its own slot, and the replies. A reply reuses the slot of its query, whose
+/// memory is cached and whose address is its destination.
 ///
-/// This is storage that the kernel reads and writes through pointers, in C's layout.
+/// The kernel reads and writes this storage through pointers, in C's layout.
 pub struct Datagrams {
     /// One for each slot.
     headers: Box<[libc::mmsghdr]>,
@@ -111,21 +110,21 @@ pub struct Datagrams {
     addresses: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
     octets: Box<[u8]>,
-    /// Octets of a slot.
+    /// Bytes per slot.
     size: usize,
-    /// Slots that hold what came.
+    /// Slots with received datagrams.
     received: usize,
-    /// Those of slots with a reply, in the order they were replied to.
+    /// The headers of slots with a reply, in the order of the replies.
     replies: Vec<libc::mmsghdr>,
     wildcard: bool,
 }
 
 impl Datagrams {
-    /// So many empty slots, for a socket that is bound to the wildcard address or to another, and datagrams of at most
-    /// `limit` octets.
+    /// Creates `count` empty slots for datagrams of at most `limit` bytes. `wildcard` says whether the socket
+    /// is bound to the wildcard address.
     pub fn new(count: usize, wildcard: bool, limit: usize) -> Datagrams {
         let size = slot(limit);
-        // SAFETY: all of these are C structures of integers and pointers, for which zero is a value.
+        // SAFETY: all of these are C structures of integers and pointers, for which zero is valid.
         let (header, vector, address) =
             unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed(), mem::zeroed()) };
         let mut datagrams = Datagrams {
@@ -157,8 +156,8 @@ impl Datagrams {
         datagrams
     }
 
-    /// Tells the kernel how much it may write into each of the first `count` slots. It notes in the header how much
-    /// it wrote, a reply notes its length, and slots that were not used are left as they are.
+    /// Resets the lengths that the kernel may write in the first `count` slots. Receiving and replying change
+    /// them; unused slots keep theirs.
     fn make_room(&mut self, count: usize) {
         for slot in 0..count {
             self.vectors[slot].iov_len = self.size;
@@ -171,15 +170,14 @@ impl Datagrams {
         }
     }
 
-    /// Takes what the socket holds, at most as many datagrams as there are slots; without waiting. What was in the slots
-    /// before is gone.
+    /// Receives what the socket holds without waiting, at most one datagram per slot. Overwrites the slots'
+    /// previous contents.
     pub fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         let used = mem::take(&mut self.received);
         self.make_room(used);
         self.replies.clear();
-        // SAFETY: each of the headers points to one vector, one address and one control buffer of this
-        // value, and each vector to one slot; their boxes neither move nor shrink while it lives, and the lengths are
-        // theirs.
+        // SAFETY: each header points to one vector, one address and one control buffer of this value, and
+        // each vector to one slot. Their boxes neither move nor shrink while it lives, and the lengths match.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
@@ -196,7 +194,7 @@ impl Datagrams {
         Ok(self.received)
     }
 
-    /// A datagram, as much of it as is kept, and who sent it; none if its address is of no family we know.
+    /// A datagram, truncated to the slot, and its sender; `None` if the address family is unknown.
     pub fn get(&self, slot: usize) -> Option<(&[u8], SocketAddr)> {
         let header = &self.headers[slot];
         let peer = read_address(&self.addresses[slot])?;
@@ -204,7 +202,7 @@ impl Datagrams {
         Some((&self.octets[slot * self.size..][..length], peer))
     }
 
-    /// The way back for a reply that comes when others are in the slots.
+    /// The route for a reply that is sent after the slots are reused.
     pub fn route(&self, slot: usize) -> Route {
         let header = &self.headers[slot].msg_hdr;
         Route {
@@ -214,13 +212,13 @@ impl Datagrams {
         }
     }
 
-    /// The place of a datagram, where its reply is written.
+    /// The slot of a datagram, where its reply is written.
     #[inline]
     pub fn buffer(&mut self, slot: usize) -> &mut [u8] {
         &mut self.octets[slot * self.size..][..self.size]
     }
 
-    /// Notes to send as many octets as a reply to a datagram, once for each, from where it was.
+    /// Marks the first `length` bytes of a slot as the reply to its datagram. At most once per datagram.
     #[inline]
     pub fn reply(&mut self, slot: usize, length: usize) {
         self.vectors[slot].iov_len = length.min(self.size);
@@ -232,12 +230,12 @@ impl Datagrams {
         self.replies.push(header);
     }
 
-    /// Sends all replies. One that cannot be sent is left out: its client asks again.
+    /// Sends all replies. Skips those that cannot be sent: their clients retry.
     pub fn send(&mut self, socket: RawFd) {
         let mut rest = self.replies.as_mut_slice();
         while !rest.is_empty() {
-            // SAFETY: as for `receive`; each header is a copy of a slot's, whose vector has the length of what was
-            // written there.
+            // SAFETY: as for `receive`; each header is a copy of a slot's, whose vector has the length of the
+            // reply written there.
             let done = match unsafe { send_some(socket, rest) } {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
@@ -249,18 +247,18 @@ impl Datagrams {
     }
 }
 
-/// Sends as many of some datagrams as the kernel takes now, the first of them at least: how many, or why not the first.
+/// Sends as many datagrams as the kernel accepts now. Returns how many, or the error of the first.
 ///
 /// # Safety
 ///
-/// What the headers point to must be there, and be as long as they say.
+/// What the headers point to must exist and be as long as they say.
 unsafe fn send_some(socket: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let count = headers.len() as libc::c_uint;
-    // SAFETY: the headers are `count`, and what they point to is what the caller answers for.
+    // SAFETY: there are `count` headers, and the caller guarantees what they point to.
     #[cfg(not(target_env = "musl"))]
     let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
-    // musl's sendmmsg makes a system call for each, since the kernel takes fields of a header for wider than POSIX has them. Here,
-    // what lies between them is zero, as it all was at first.
+    // musl's sendmmsg makes one system call per datagram, because some header fields are wider in the kernel
+    // than in POSIX. Here the padding is zero, as it was initially.
     // SAFETY: as above.
     #[cfg(target_env = "musl")]
     let sent = unsafe {
@@ -273,12 +271,12 @@ unsafe fn send_some(socket: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<
     Ok(sent as usize)
 }
 
-/// Datagrams that leave together: at most [`BATCH`] of them, each to where its route leads, or to the socket's peer.
+/// Datagrams that are sent together: at most [`BATCH`], each to its route or to the socket's peer.
 #[derive(Default)]
 pub struct Outgoing {
     leaving: Vec<Leaving>,
     octets: Vec<u8>,
-    /// Empty but in [`Outgoing::send`], whose pointers they hold.
+    /// Only filled during [`Outgoing::send`], whose pointers they hold.
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     controls: Vec<Control>,
@@ -286,31 +284,31 @@ pub struct Outgoing {
 
 struct Leaving {
     route: Option<Route>,
-    /// One past its last octet.
+    /// One past its last byte.
     end: usize,
 }
 
 impl Outgoing {
-    /// Whether none waits to be sent.
+    /// Returns whether no datagram is queued.
     pub fn is_empty(&self) -> bool {
         self.leaving.is_empty()
     }
 
-    /// Whether there is no room for another one.
+    /// Returns whether there is no room for another datagram.
     pub fn is_full(&self) -> bool {
         self.leaving.len() == BATCH
     }
 
-    /// One more, unless it is [full](Self::is_full): what `write` adds.
+    /// Queues a datagram that `write` appends. The queue must not be [full](Self::is_full).
     pub fn push(&mut self, route: Option<Route>, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.octets);
         let end = self.octets.len();
         self.leaving.push(Leaving { route, end });
     }
 
-    /// Sends all of them from a socket, now or never. `refused` is told which of them were not sent; one that is refused on
-    /// account of an earlier datagram, since its port is closed (ICMP), is sent all the same, and `closed` told of
-    /// the first that this happened to.
+    /// Sends all datagrams without waiting, and discards those that fail, each reported to `refused`. If an
+    /// earlier datagram's closed port (ICMP) causes an error, the datagram is sent all the same, and `closed`
+    /// is called with its index, once.
     pub fn send(
         &mut self,
         socket: RawFd,
@@ -321,8 +319,9 @@ impl Outgoing {
         let (mut done, mut told) = (0, None);
         while done < self.headers.len() {
             let rest = &mut self.headers[done..];
-            // SAFETY: each header points to a vector, that to octets, and perhaps to a route and a control buffer; all of
-            // these are this value's, and stay where they are until the headers are forgotten below.
+            // SAFETY: each header points to a vector, which points to bytes, and maybe to a route and a
+            // control buffer. This value owns all of them, and none moves until the headers are cleared
+            // below.
             let error = match unsafe { send_some(socket, rest) } {
                 Ok(count) => {
                     done += count;
@@ -349,7 +348,7 @@ impl Outgoing {
         self.octets.clear();
     }
 
-    /// Makes a header for each.
+    /// Builds a header for each datagram.
     fn point(&mut self) {
         let mut start = 0;
         for leaving in &self.leaving {
@@ -362,7 +361,7 @@ impl Outgoing {
             start = leaving.end;
         }
         for (index, leaving) in self.leaving.iter().enumerate() {
-            // SAFETY: a C structure of integers and pointers, for which zero is a value.
+            // SAFETY: a C structure of integers and pointers, for which zero is valid.
             let mut header = unsafe { mem::zeroed::<libc::mmsghdr>() };
             header.msg_hdr.msg_iov = &raw mut self.vectors[index];
             header.msg_hdr.msg_iovlen = 1;
@@ -376,9 +375,9 @@ impl Outgoing {
     }
 }
 
-/// Sends one datagram, now or never.
+/// Sends one datagram without waiting.
 pub fn send_one(socket: RawFd, route: &Route, message: &[u8]) -> io::Result<()> {
-    // SAFETY: a C structure of integers and pointers, for which zero is a value.
+    // SAFETY: a C structure of integers and pointers, for which zero is valid.
     let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
     let mut control = Control([0; CONTROL]);
     let mut vector = libc::iovec {
@@ -390,8 +389,8 @@ pub fn send_one(socket: RawFd, route: &Route, message: &[u8]) -> io::Result<()> 
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     write_local(route.local, &mut header, &mut control);
-    // SAFETY: the header points to locals and to the borrowed route and message, which outlive the call; the kernel
-    // only reads them, and the address is as long as the kernel said when it wrote it.
+    // SAFETY: the header points to locals and to the borrowed route and message, which outlive the call. The
+    // kernel only reads them, and the address has the length that the kernel wrote.
     let result = unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_DONTWAIT) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -403,8 +402,8 @@ pub fn send_one(socket: RawFd, route: &Route, message: &[u8]) -> io::Result<()> 
 fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that the kernel wrote a sockaddr_in, which the storage has room and
-            // alignment for.
+            // SAFETY: with this family, the kernel wrote a sockaddr_in; the storage has room and alignment
+            // for it.
             let v4 = unsafe { &*ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
             let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
@@ -419,7 +418,7 @@ fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// The address that a datagram went to, from the control messages that came with it.
+/// The destination address of a datagram, from its control messages.
 fn read_local(header: &libc::msghdr) -> Option<Local> {
     // SAFETY: the kernel wrote the control buffer and its length; the macros stay within them, and the
     // data is read without assuming its alignment.
@@ -451,7 +450,7 @@ fn read_local(header: &libc::msghdr) -> Option<Local> {
     None
 }
 
-/// Has the reply leave from the address that was asked (RFC 5625 section 6.2, RFC 2181 section 4.1).
+/// Makes the reply leave from the queried address (RFC 5625 section 6.2, RFC 2181 section 4.1).
 fn write_local(local: Option<Local>, header: &mut libc::msghdr, control: &mut Control) {
     let Some(local) = local else {
         (header.msg_control, header.msg_controllen) = (ptr::null_mut(), 0);
@@ -459,7 +458,7 @@ fn write_local(local: Option<Local>, header: &mut libc::msghdr, control: &mut Co
     };
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL as _;
-    // SAFETY: CONTROL octets, aligned for cmsghdr, hold one header and the larger of the two structures.
+    // SAFETY: CONTROL bytes, aligned for cmsghdr, hold one header and the larger of the two structures.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(header);
         let data = libc::CMSG_DATA(message);
@@ -482,7 +481,7 @@ fn write_local(local: Option<Local>, header: &mut libc::msghdr, control: &mut Co
             IpAddr::V6(address) => {
                 (*message).cmsg_level = libc::IPPROTO_IPV6;
                 (*message).cmsg_type = libc::IPV6_PKTINFO;
-                // A link-local address means nothing without its link.
+                // A link-local address is only meaningful with its link.
                 let interface = if address.is_unicast_link_local() {
                     local.interface
                 } else {

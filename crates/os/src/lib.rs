@@ -1,9 +1,10 @@
-//! What the operating system gives, where the standard library stops.
+//! Operating system services beyond the standard library.
 //!
-//! [`datagrams`] come and go in batches, [`receiving`] sockets are waited for, [`background`] threads do what blocks, [`confine`] limits child processes, a
-//! [`private_folder`] holds files that others must not change, and [`netstat`] says who has a port. [`output`] writes without
-//! waiting for a reader, [`log`] writes to it, [`boot_clock`] goes on while the machine sleeps, [`watch`] tells
-//! when files change, and [`plain_text`] makes what others say fit to be shown.
+//! [`datagrams`] sends and receives in batches, [`receiving`] waits for sockets, [`background`] runs blocking
+//! work on threads, [`confine`] restricts processes, a [`private_folder`] holds files that other users must
+//! not change, and [`netstat`] says which process has a port. [`output`] writes without waiting for a reader,
+//! [`log`] writes to it, [`boot_clock`] keeps counting while the machine sleeps, [`watch`] reports changed
+//! files, and [`plain_text`] escapes untrusted text.
 
 pub mod background;
 pub mod boot_clock;

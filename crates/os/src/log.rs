@@ -1,6 +1,7 @@
-//! The log, on standard error, and its level, which can change while the process runs.
+//! The log on standard error, with a level that can change at run time.
 //!
-//! Strangers can cause lines, and choose words in them: each line is made [`plain`], and there is a [`pace`] for each kind.
+//! Strangers can cause lines and choose words in them, so each line is made [`plain`], and each kind has its
+//! own [`pace`].
 
 mod pace;
 mod plain;
@@ -20,13 +21,13 @@ use pace::Pace;
 pub use pace::{REPORT, left_out};
 use plain::Plain;
 
-/// Changes the level of the log, once there is one.
+/// Changes the level of the log, once it has started.
 static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = OnceLock::new();
 
-/// Begins to log from this level on, as lines of text or of JSON.
+/// Starts logging at this level, as text or JSON lines.
 ///
 /// # Errors
-/// When standard error cannot be written to beside everything else.
+/// If the queue of standard error cannot be started.
 pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
     let stderr = output::stderr()?;
     let (level, handle) = reload::Layer::new(from(level));
@@ -60,7 +61,7 @@ pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
     if started.is_ok() {
         let _ = LEVEL.set(handle);
     }
-    // A panic is news like any other, and whoever panics must not wait for a reader either.
+    // A panic is logged like anything else: the panicking thread must not wait for a reader either.
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("unnamed");
@@ -74,17 +75,17 @@ pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What goes wrong with an API server is told where it is known what that means.
+/// Errors of the API server are logged by the code that knows what they mean.
 fn from(level: LevelFilter) -> Targets {
     Targets::new()
         .with_default(level)
         .with_target("kube_client", level.min(LevelFilter::ERROR))
 }
 
-/// Logs from this level on.
+/// Sets the level of the log.
 ///
 /// # Errors
-/// In words, if there is no log.
+/// A message, if there is no log.
 pub fn set_level(level: LevelFilter) -> Result<(), String> {
     let handle = LEVEL.get().ok_or("this process has no log")?;
     handle.reload(from(level)).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
-//! Who is bound where, by the kernel's tables of sockets in `/proc`.
+//! Which sockets are bound where, from the kernel's tables in `/proc`.
 //!
-//! Only looked at: it takes the place of a question that sockets cannot answer, and every answer may be out of date
-//! by the time that it is read.
+//! Only for questions that sockets themselves cannot answer: any result may be out of date by the time it is
+//! read.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,18 +13,17 @@ use std::sync::OnceLock;
 /// A socket that is bound to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// What it is bound to.
+    /// The address it is bound to.
     pub address: SocketAddr,
-    /// Whether it takes what anybody sends there. A UDP socket that is connected does not: it belongs to a process
-    /// that ends.
+    /// Whether it takes packets from any sender. A connected UDP socket does not: its process is ending.
     pub open: bool,
-    /// The user who made it.
+    /// The user who created it.
     pub user: u32,
     /// Its number, as in `socket:[20761]`.
     pub inode: u64,
 }
 
-/// Which of the kernel's tables.
+/// A kind of kernel table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP sockets.
@@ -61,14 +60,14 @@ pub fn bound(protocol: Protocol) -> Vec<Bound> {
         let entries = lines.map_while(|line| entry(&line, protocol.open()));
         match protocol {
             Protocol::Udp => all.extend(entries),
-            // Listeners come first, and then all of the node's connections.
+            // Listeners come first, followed by all connections of the node.
             Protocol::Tcp => all.extend(entries.take_while(|one| one.open)),
         }
     }
     all
 }
 
-/// Who stands in the way of whoever wants to bind an address alone.
+/// The process that prevents an exclusive bind to an address.
 pub fn holder(address: SocketAddr, protocol: Protocol) -> Holder {
     let mut in_the_way = bound(protocol);
     in_the_way.retain(|one| overlap(one.address, address));
@@ -80,7 +79,7 @@ pub fn holder(address: SocketAddr, protocol: Protocol) -> Holder {
     }
 }
 
-/// Whose a socket of another process is.
+/// The owner of another process's socket.
 pub fn owner(socket: &Bound) -> Holder {
     Holder::Other {
         process: process_with(socket.inode),
@@ -88,32 +87,32 @@ pub fn owner(socket: &Bound) -> Holder {
     }
 }
 
-/// Whether a datagram to one of them may be meant for the other.
+/// Returns whether packets to one address may be meant for the other.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     let reaches = match (one.ip(), other.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
             one.ip() == other.ip() || any(one.ip()) || any(other.ip())
         }
-        // The IPv6 wildcard takes IPv4, too, unless its socket was told not to.
+        // The IPv6 wildcard includes IPv4 unless its socket is IPv6-only.
         (IpAddr::V6(six), _) | (_, IpAddr::V6(six)) => six.is_unspecified(),
     };
     one.port() == other.port() && reaches
 }
 
-/// Who has a port.
+/// The process that has a port.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Nobody but this process.
+    /// Only this process.
     Ourselves,
     /// Another process.
     Other {
-        /// Its ID and name; none if it lives where we cannot see it, or is somebody else's.
+        /// Its ID and name; `None` if it is invisible to us or belongs to another user.
         process: Option<(u32, String)>,
-        /// The user who made the socket.
+        /// The user who created the socket.
         user: u32,
     },
-    /// Nobody that the kernel would tell us of.
+    /// None that the kernel shows us.
     Unseen,
 }
 
@@ -131,22 +130,22 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Who we are to the kernel when it compares the users of two sockets.
+/// Our user, as the kernel compares the users of two sockets.
 pub fn own_user() -> u32 {
     // SAFETY: geteuid only reads the process's credentials and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Inodes of this process's sockets.
+/// The inodes of this process's sockets.
 pub fn own_sockets() -> HashSet<u64> {
     sockets_of("self").collect()
 }
 
-/// Processes that had sockets when that was last looked at, by these.
+/// The processes that had sockets when we last looked, by inode.
 static REMEMBERED: OnceLock<HashMap<u64, (u32, String)>> = OnceLock::new();
 
-/// Remembers who has the sockets that stand in the way of whoever wants these addresses: for a process that is about to lose the right to look into
-/// others. Only the first call does.
+/// Remembers which processes have sockets that conflict with these addresses, for a process that is about to
+/// lose the right to inspect others. Only the first call has an effect.
 pub fn remember_owners<'a>(addresses: impl Iterator<Item = &'a SocketAddr>) {
     let addresses: Vec<&SocketAddr> = addresses.collect();
     let bound = [Protocol::Udp, Protocol::Tcp].into_iter().flat_map(bound);
@@ -154,13 +153,13 @@ pub fn remember_owners<'a>(addresses: impl Iterator<Item = &'a SocketAddr>) {
     let _ = REMEMBERED.set(owners_of(&in_the_way.map(|one| one.inode).collect()));
 }
 
-/// The process that has a socket, as far as we may look into others, or could before.
+/// The process that has a socket, as far as we may inspect others or could earlier.
 pub fn process_with(inode: u64) -> Option<(u32, String)> {
     let found = owners_of(&HashSet::from([inode])).remove(&inode);
     found.or_else(|| REMEMBERED.get()?.get(&inode).cloned())
 }
 
-/// The processes that have these sockets, as far as we may look into others.
+/// The processes that have these sockets, as far as we may inspect others.
 fn owners_of(inodes: &HashSet<u64>) -> HashMap<u64, (u32, String)> {
     let mut owners = HashMap::new();
     if inodes.is_empty() {
@@ -188,7 +187,7 @@ fn sockets_of(process: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-/// A line of one of the tables, in which sockets in this state are open.
+/// Parses a line of a table in which open sockets have this state.
 fn entry(line: &str, open: &str) -> Option<Bound> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (ip, port) = fields.next()?.split_once(':')?;
@@ -204,7 +203,7 @@ fn entry(line: &str, open: &str) -> Option<Bound> {
     })
 }
 
-/// An address in the kernel's notation: words of 32 bits, each in the machine's byte order.
+/// Parses an address in the kernel's notation: 32-bit words in native byte order.
 fn address(text: &str) -> Option<IpAddr> {
     let word = |index: usize| {
         let word = u32::from_str_radix(text.get(8 * index..8 * index + 8)?, 16).ok()?;

@@ -1,9 +1,9 @@
 //! Standard output, where filters print, and standard error, where the log goes.
 //!
-//! Whoever reads them may be slow, or stopped, or a journal that is being restarted, and nobody here waits for
-//! that: not a worker, not the main thread, not the watchdog. So a stream is a bounded queue that a thread of its
-//! own writes out. What does not fit is dropped and counted, and when the reader is back, the log says how much that
-//! was. Nothing else of a running proxy writes to either stream.
+//! A reader may be slow or stopped, or a journal that is restarting, and neither a worker nor the main thread
+//! nor the watchdog may wait for it. So each stream is a bounded queue with its own writing thread. What does
+//! not fit is dropped and counted, and the log reports the count once the reader is back. A running proxy
+//! writes to neither stream in any other way.
 
 use std::fmt;
 use std::fs::File;
@@ -19,18 +19,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::confine;
 
-/// Octets that may wait for the reader of a stream. As many again may be on their way to it.
+/// Bytes that may be queued for a stream. As many again may be being written.
 pub const CAPACITY: usize = 1 << 20;
 
-/// How long filters' lines are gathered before they are written, unless half of the room is taken before: a busy
-/// server's come many times in that time, and waking the writing thread for each would cost more than they do.
+/// How long filters' lines are collected before a write, unless half of the queue is full earlier: a busy
+/// server prints many in that time, and waking the writing thread for each would cost more than the lines do.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How long the end of the process waits for the readers to take what is left.
+/// How long the process waits for the readers at its end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How long to wait before a pipe that another process made non-blocking is written to again. Only its mode is
-/// shared with us: we never set it, since we would set it for everybody.
+/// How long to wait before retrying a pipe that another process made non-blocking. The mode is shared with
+/// every process that has the pipe, so we never set it ourselves.
 const FULL: Duration = Duration::from_millis(20);
 
 static STDOUT: OnceLock<Arc<Queue>> = OnceLock::new();
@@ -39,22 +39,22 @@ static STDERR: OnceLock<Arc<Queue>> = OnceLock::new();
 /// The queue of standard output.
 ///
 /// # Errors
-/// When its thread cannot be started.
+/// If its thread cannot be started.
 pub fn stdout() -> io::Result<Arc<Queue>> {
     the(&STDOUT, || Queue::of_process("stdout", io::stdout(), GATHER))
 }
 
-/// The queue of standard error. Its lines are not gathered: the last ones may say why the process ends.
+/// The queue of standard error. Does not collect lines: the last ones may say why the process ends.
 ///
 /// # Errors
-/// When its thread cannot be started.
+/// If its thread cannot be started.
 pub fn stderr() -> io::Result<Arc<Queue>> {
     the(&STDERR, || {
         Queue::of_process("stderr", io::stderr(), Duration::ZERO)
     })
 }
 
-/// The stream without the standard library's lock and buffer: whoever took the lock would wait for our reader.
+/// The stream without the standard library's buffer and lock, whose holder would wait for the reader.
 fn own(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from(stream.as_fd().try_clone_to_owned()?))
 }
@@ -67,13 +67,13 @@ fn the(one: &OnceLock<Arc<Queue>>, start: impl FnOnce() -> io::Result<Queue>) ->
     Ok(Arc::clone(one.get_or_init(|| queue)))
 }
 
-/// Lines of each stream that were dropped, by the stream's name.
+/// Dropped lines by stream name.
 pub fn dropped() -> [(&'static str, u64); 2] {
     [("stdout", &STDOUT), ("stderr", &STDERR)]
         .map(|(name, one)| (name, one.get().map_or(0, |queue| queue.dropped())))
 }
 
-/// Waits until both streams are written out: for a second at most, so that nobody can hold up the end.
+/// Waits until both streams are written out, at most 1 s so that no reader can delay the end.
 pub fn flush() {
     let end = Instant::now() + FAREWELL;
     for queue in [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get) {
@@ -81,7 +81,7 @@ pub fn flush() {
     }
 }
 
-/// The queue of one stream, and its writing thread: dropping this writes what is left, then ends it.
+/// The queue of one stream and its writing thread. Dropping it writes what is left and ends the thread.
 pub struct Queue {
     state: Arc<State>,
 }
@@ -89,12 +89,12 @@ pub struct Queue {
 struct State {
     name: &'static str,
     gather: Duration,
-    /// Lines, or other records, that found no room.
+    /// Dropped lines, or other records.
     dropped: AtomicU64,
     pending: Mutex<Pending>,
-    /// Something is pending, or the end has come.
+    /// Something is pending, or the queue is closed.
     filled: Condvar,
-    /// It cannot wait: half of the room is taken, or the end has come.
+    /// Half of the room is taken, or the queue is closed: write now.
     urgent: Condvar,
     /// Nothing is pending and nothing is being written.
     drained: Condvar,
@@ -103,7 +103,7 @@ struct State {
 #[derive(Default)]
 struct Pending {
     octets: Vec<u8>,
-    /// The writing thread waits to be told.
+    /// The writing thread waits on `filled`.
     idle: bool,
     writing: bool,
     closed: bool,
@@ -111,7 +111,7 @@ struct Pending {
     ended: bool,
 }
 
-/// Where text is put into a queue.
+/// Receives the text that is put into a queue.
 pub struct Text<'q>(&'q mut Vec<u8>);
 
 impl fmt::Write for Text<'_> {
@@ -132,10 +132,10 @@ impl Pending {
 }
 
 impl Queue {
-    /// A queue in front of `sink`, which may block. Lines wait for `gather` so that several are written at once.
+    /// Starts a queue in front of `sink`, which may block. Lines are collected for `gather` before a write.
     ///
     /// # Errors
-    /// When the writing thread cannot be started.
+    /// If the writing thread cannot be started.
     pub fn start(
         name: &'static str,
         sink: impl Write + Send + 'static,
@@ -144,7 +144,8 @@ impl Queue {
         Queue::begin(name, gather, || sink)
     }
 
-    /// One of a stream of the process, which is there before it is known what the process may write: this thread opens nothing at all.
+    /// The queue of a stream of the process, which starts before it is known what the process may write: its
+    /// thread may open nothing at all.
     fn of_process(name: &'static str, stream: impl AsFd, gather: Duration) -> io::Result<Queue> {
         let sink = own(stream)?;
         Queue::begin(name, gather, || {
@@ -153,7 +154,7 @@ impl Queue {
         })
     }
 
-    /// `sink` is made by the thread that writes.
+    /// Like `start`, but the writing thread creates the sink.
     fn begin<W: Write>(
         name: &'static str,
         gather: Duration,
@@ -175,18 +176,18 @@ impl Queue {
         Ok(Queue { state })
     }
 
-    /// Queues whole lines; a last one without a newline gets one. Returns how many were dropped: none or all.
+    /// Queues whole lines, and completes the last with a newline. Returns how many were dropped: none or all.
     pub fn print(&self, lines: &str) -> u64 {
         self.print_by(lines, |out, lines| out.0.extend_from_slice(lines.as_bytes()))
     }
 
-    /// The same, with `append` to put them into the queue: it may spell them otherwise.
+    /// Like `print`, but `append` puts the lines into the queue, and may escape them.
     pub fn print_by(&self, lines: &str, append: impl FnOnce(&mut Text<'_>, &str)) -> u64 {
         if lines.is_empty() {
             return 0;
         }
         let count = || {
-            // Where lines are dropped, they come by the million. In sums of one octet, sixteen are looked at at a time.
+            // Drops come by the million: sums of one byte let the compiler compare 16 bytes at a time.
             let ends = |part: &[u8]| {
                 part.iter()
                     .fold(0, |sum: u8, &octet| sum + u8::from(octet == b'\n'))
@@ -202,8 +203,8 @@ impl Queue {
         })
     }
 
-    /// Queues records of about this size, which `append` puts there. Returns how many were dropped: none or, of which there
-    /// are `count`, all.
+    /// Queues records of about `size` bytes, which `append` writes. Returns how many were dropped: none, or
+    /// all `count`.
     pub fn push(&self, size: usize, count: impl FnOnce() -> u64, append: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut pending = self.state.pending.lock();
         if pending.octets.len() + size >= CAPACITY {
@@ -226,7 +227,7 @@ impl Queue {
         0
     }
 
-    /// Lines, or other records, that were dropped so far.
+    /// Lines, or other records, dropped so far.
     pub fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
     }
@@ -239,7 +240,7 @@ impl Queue {
             .wait_while_for(&mut pending, |pending| !pending.is_drained(), left);
     }
 
-    /// Takes nothing more, and waits until the sink is closed: for a second at most.
+    /// Closes the queue, and waits at most 1 s until the sink is closed.
     pub fn finish(&self) {
         self.state.pending.lock().closed = true;
         self.state.filled.notify_one();
@@ -256,7 +257,7 @@ impl Drop for Queue {
     }
 }
 
-/// Writes whole records, as the log does: each is queued in one piece, or dropped.
+/// Writes whole records, as the log does: each is queued in one piece or dropped.
 impl Write for &Queue {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.print(&String::from_utf8_lossy(octets));
@@ -290,7 +291,7 @@ impl State {
             drop(pending);
             write(&mut sink, &octets);
             octets.clear();
-            // Something is dropped while a write lasts: it is over, and there is room to say so.
+            // Drops happen while a write blocks; now that it has ended, there is room to report them.
             let dropped = self.dropped.load(Ordering::Relaxed) - told;
             if dropped > 0 {
                 told += dropped;
@@ -321,7 +322,7 @@ fn write(sink: &mut impl Write, mut octets: &[u8]) {
             Ok(count) => octets = &octets[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(FULL),
-            // A closed pipe must not end the proxy, and there is nobody to tell.
+            // A closed pipe must not end the proxy, and cannot be reported.
             Err(_) => return,
         }
     }
@@ -334,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    /// Announces each write, then waits until it may finish.
+    /// Announces each write, then blocks until it may finish.
     struct Slow {
         written: Sender<String>,
         go_on: Receiver<()>,
@@ -368,7 +369,7 @@ mod tests {
         .unwrap();
         assert_eq!(output.print("one\ntwo"), 0);
         assert_eq!(written.recv().unwrap(), "one\ntwo\n");
-        // The reader is stuck in its first write from here on.
+        // From here on, the reader is stuck in its first write.
         let line = format!("{}\n", "x".repeat(1023));
         let mut kept = 0;
         while output.print(&line) == 0 {

@@ -1,20 +1,19 @@
-//! Text that others wrote, made plain: fit for terminals, log collectors, and whoever reads it there.
+//! Escapes text from others for terminals, log collectors and their readers.
 //!
-//! Nobody gets to move the cursor, to forge another line, or to have text read in another order than it is written in
-//! (U+202E and its kind, as in CVE-2021-42574).
+//! Such text must not move the cursor, forge another line, or be displayed in another order than it is
+//! written in (U+202E and similar characters, as in CVE-2021-42574).
 
 use std::fmt::{self, Write};
 
-/// Appends `text` with every character that is not plain escaped, but for those in `keep`.
+/// Appends `text`, with every character escaped that is neither plain nor in `keep`.
 pub fn escape_into(out: &mut impl Write, text: &str, keep: &[char]) -> fmt::Result {
-    // Log lines by the million are printable ASCII. Without a way out of the loop, it is done sixteen octets
-    // at a time.
+    // Most log lines are printable ASCII. A loop without early exit processes 16 bytes at a time.
     let keep_newlines = keep.contains(&'\n');
     let plain = |octet: u8| matches!(octet, b' '..=b'~') | (keep_newlines & (octet == b'\n'));
     if text.bytes().fold(true, |all, octet| all & plain(octet)) {
         return out.write_str(text);
     }
-    // What stands between them goes in one piece.
+    // Copies the text between escapes in one piece.
     let mut rest = 0;
     for (at, character) in text.char_indices() {
         if !is_plain(character) && !keep.contains(&character) {
@@ -28,7 +27,7 @@ pub fn escape_into(out: &mut impl Write, text: &str, keep: &[char]) -> fmt::Resu
     out.write_str(&text[rest..])
 }
 
-/// The same for a text in JSON, whose strings have no other way to write a character; its line feeds are its own.
+/// Like `escape_into`, for JSON, where a character has only one escape; its line feeds are formatting.
 pub fn escape_json(out: &mut impl Write, json: &str) -> fmt::Result {
     for character in json.chars() {
         match is_plain(character) || character == '\n' {
@@ -39,12 +38,12 @@ pub fn escape_json(out: &mut impl Write, json: &str) -> fmt::Result {
     Ok(())
 }
 
-/// One line of at most `limit` octets before escaping; a longer one ends in an ellipsis.
+/// One line of at most `limit` bytes before escaping; a longer one ends in an ellipsis.
 pub fn one_line(text: &str, limit: usize) -> String {
     let text = text.trim_end();
     let cut = &text[..text.floor_char_boundary(limit)];
     let mut line = String::with_capacity(cut.len());
-    // A String takes everything.
+    // Writing to a String cannot fail.
     let _ = escape_into(&mut line, cut, &[]);
     if cut.len() < text.len() {
         line.push('…');
@@ -52,12 +51,13 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line
 }
 
-/// Whether a character shows as what it is, where it stands.
+/// Returns whether a character is displayed as itself and in its place.
 pub fn is_plain(character: char) -> bool {
     !character.is_control() && !is_deceptive(character)
 }
 
-/// Ends of lines and paragraphs, and what changes the direction of text (UAX #9 section 2). All have four digits.
+/// Line and paragraph separators, and characters that change text direction (UAX #9 section 2). All have four
+/// hex digits.
 fn is_deceptive(character: char) -> bool {
     matches!(
         character,

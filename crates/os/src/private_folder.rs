@@ -1,8 +1,8 @@
-//! A folder on disk that belongs to this user alone, for what the process keeps over restarts.
+//! A folder that only this user can write to, for data that outlives the process.
 //!
-//! Whoever can write to it could have us run or answer something else. So that nobody else can write to it or replace
-//! it is checked once, from the root downwards, and from then on the folder is held by its descriptor, since a path may
-//! lead elsewhere the next time. Files come into place whole, by a rename.
+//! Anyone who could write to it could make us run or answer something else. So that no other user can write
+//! to it or replace it is checked once, from the root downwards; from then on the folder is used by its
+//! descriptor, since its path may lead elsewhere later. Files are moved into place complete, by a rename.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -17,30 +17,30 @@ use rustix::fs::{
     renameat, statat, unlinkat, utimensat,
 };
 
-/// That others may write, in a file's mode.
+/// Mode bits: group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// That in this folder nobody may move or remove what belongs to others.
+/// Mode bit: users may only move or remove their own files in this folder.
 const STICKY: u32 = 0o1000;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A folder that nobody else can write to or replace. Clones share it.
+/// A folder that no other user can write to or replace. Clones share it.
 #[derive(Debug, Clone)]
 pub struct PrivateFolder(Arc<OwnedFd>);
 
-/// A file in it.
+/// A file in the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Octets in it.
+    /// Its size in bytes.
     pub octets: u64,
-    /// When it was last written, or used.
+    /// When it was last written or used.
     pub written: SystemTime,
 }
 
-/// By which it can be told from others, and named to the kernel.
+/// The descriptor identifies the folder, and can be passed to the kernel.
 impl AsFd for PrivateFolder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -48,21 +48,21 @@ impl AsFd for PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Uses `folder`, and makes it if it is not there.
+    /// Opens `folder`, and creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or somebody else could write to it, or put another one in its place.
+    /// If it cannot be created, or another user could write to it or replace it.
     pub fn open(folder: &Path) -> io::Result<PrivateFolder> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         PrivateFolder::held(reached(folder)?)
     }
 
-    /// A folder that was installed with the program, to read from: root's or this user's.
+    /// Opens a folder installed with the program, to read from. It must belong to root or this user.
     ///
     /// # Errors
     ///
-    /// If it is not there, or somebody else could write to it, or put another one in its place.
+    /// If it does not exist, or another user could write to it or replace it.
     pub fn installed(folder: &Path) -> io::Result<PrivateFolder> {
         let held = reached(folder)?;
         let metadata = fstat(&held)?;
@@ -72,7 +72,7 @@ impl PrivateFolder {
         Ok(PrivateFolder(Arc::new(held)))
     }
 
-    /// The folder `name` in it, which is made if it is not there.
+    /// Opens the folder `name` in it, and creates it if it does not exist.
     ///
     /// # Errors
     ///
@@ -94,13 +94,13 @@ impl PrivateFolder {
         Ok(PrivateFolder(Arc::new(folder)))
     }
 
-    /// A file of ours or of root's, to be read.
+    /// Opens a file of this user or root for reading.
     ///
     /// # Errors
     ///
-    /// When it is not there, or others can write to it.
+    /// If it does not exist, or other users can write to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
-        // What is no file does not block us either.
+        // NONBLOCK: anything but a file must not block us either.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.0, name, flags, Mode::empty())?;
         let metadata = fstat(&file)?;
@@ -111,22 +111,22 @@ impl PrivateFolder {
         Ok(File::from(file))
     }
 
-    /// What is in a file of ours.
+    /// Reads a file.
     ///
     /// # Errors
     ///
-    /// When it is not there, or others can write to it.
+    /// If it does not exist, or other users can write to it.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut octets = Vec::new();
         self.file(name)?.read_to_end(&mut octets)?;
         Ok(octets)
     }
 
-    /// Keeps `parts`, one after the other, as the file `name`.
+    /// Stores the concatenated `parts` as the file `name`.
     ///
     /// # Errors
     ///
-    /// When the disk says so; what was there before is there still.
+    /// On an I/O error; the previous file is still there then.
     pub fn store(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let mut unfinished = self.begin(name)?;
         parts
@@ -135,15 +135,15 @@ impl PrivateFolder {
         unfinished.keep()
     }
 
-    /// A file that will be called `name` once it is whole.
+    /// Starts a file that is called `name` once it is complete.
     ///
     /// # Errors
     ///
-    /// When the disk says so.
+    /// On an I/O error.
     pub fn begin(&self, name: &str) -> io::Result<Unfinished> {
-        // Two processes may be at it at once: each writes a file of its own, and the last to rename wins.
+        // Two processes may do this at once: each writes its own file, and the last rename wins.
         let at = format!("{name}.{}-{:?}", std::process::id(), std::thread::current().id());
-        // Of a process that was killed, and had our ID: in a container everybody is number 1.
+        // Left by a killed process with our ID: in containers, every process may be number 1.
         let _ = unlinkat(&self.0, &at, AtFlags::empty());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.0, &at, flags, Mode::RUSR | Mode::WUSR)?;
@@ -155,11 +155,11 @@ impl PrivateFolder {
         })
     }
 
-    /// The files in it, in no order.
+    /// The files in it, unordered.
     ///
     /// # Errors
     ///
-    /// When the disk says so.
+    /// On an I/O error.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -167,7 +167,7 @@ impl PrivateFolder {
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
-            // One that is gone by now is none.
+            // It has been removed in the meantime.
             let Ok(metadata) = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
@@ -183,12 +183,13 @@ impl PrivateFolder {
         Ok(entries)
     }
 
-    /// Removes files, those that were not used for longest first, until one of so many `octets` can be called `name`
-    /// and all have `limit` octets at most. Those that `stays` says so of stay. False: there is no such room.
+    /// Removes the least recently used files until one of `octets` bytes can be stored as `name` and the
+    /// total is at most `limit`. Keeps the files for which `stays` returns true. Returns whether there is
+    /// room.
     ///
     /// # Errors
     ///
-    /// When the disk says so.
+    /// On an I/O error.
     pub fn make_room(
         &self,
         name: &str,
@@ -210,11 +211,11 @@ impl PrivateFolder {
         Ok(total <= limit)
     }
 
-    /// Notes that a file is used: it counts as written now.
+    /// Marks a file as used: sets its modification time to now.
     ///
     /// # Errors
     ///
-    /// When the disk says so, or it is not there.
+    /// On an I/O error, or the file does not exist.
     pub fn touch(&self, name: &str) -> io::Result<()> {
         let now = Timespec {
             tv_sec: 0,
@@ -231,15 +232,15 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// When the disk says so.
+    /// On an I/O error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
 }
 
-/// Opens a folder from the root downwards, and refuses a way on which somebody else could put another one in its place.
+/// Opens a folder from the root downwards. Refuses a path on which another user could replace a part.
 fn reached(folder: &Path) -> io::Result<OwnedFd> {
-    // Without symbolic links from here on: what is looked at below is what is opened.
+    // Resolves symbolic links first: what is checked below is what is opened.
     let path = fs::canonicalize(folder)?;
     let mut folder = openat(CWD, "/", FOLDER, Mode::empty())?;
     let mut way = Path::new("/").to_owned();
@@ -258,22 +259,22 @@ fn reached(folder: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// A file that is being written. It goes away unless it is kept.
+/// A file that is being written. Removed on drop unless kept.
 #[derive(Debug)]
 pub struct Unfinished {
     folder: PrivateFolder,
-    /// To write to.
+    /// The open file.
     pub file: File,
     at: String,
     name: String,
 }
 
 impl Unfinished {
-    /// Puts it in its place, and what was there before is gone.
+    /// Moves the file into place, replacing the previous one.
     ///
     /// # Errors
     ///
-    /// When the disk says so; what was there before is there still.
+    /// On an I/O error; the previous file is still there then.
     pub fn keep(self) -> io::Result<()> {
         let folder = self.folder.0.as_fd();
         Ok(renameat(folder, &self.at, folder, &self.name)?)
@@ -282,7 +283,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // There is none if it was kept.
+        // Fails if it was kept.
         let _ = unlinkat(&self.folder.0, &self.at, AtFlags::empty());
     }
 }
@@ -291,12 +292,12 @@ fn refused(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, problem)
 }
 
-/// Whether a file belongs to us, or to root, who needs no forged files.
+/// Returns whether a file belongs to us, or to root, who needs no forged files.
 fn is_trusted(metadata: &Stat) -> bool {
     [own_user(), 0].contains(&metadata.st_uid)
 }
 
-/// Whether others than its owner may write it. A list of further rights (ACL) shows in the group's.
+/// Returns whether others than the owner may write. ACL entries show in the group's bits.
 fn may_be_written(metadata: &Stat) -> bool {
     metadata.st_mode & OTHERS_WRITE != 0
 }
@@ -334,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Who may rename a folder on the way may put his own in its place.
+    /// A user who may rename a folder on the path could replace it.
     #[test]
     fn a_folder_that_others_may_replace_is_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -348,7 +349,7 @@ mod tests {
                 assert!(refusal(&path).contains("above"), "{mode:o}");
             }
         }
-        // As in /tmp, where everybody moves what is his own only.
+        // As in /tmp, where users can only move what is theirs.
         allow(&above, 0o1777);
         PrivateFolder::open(&made).unwrap();
     }
@@ -376,7 +377,7 @@ mod tests {
         let entries = inner.entries().unwrap();
         assert_eq!(entries.len(), 1, "{entries:?}");
         assert_eq!((entries[0].name.as_str(), entries[0].octets), ("a", 5));
-        // The folder in it is no file of its own.
+        // The inner folder is not listed as a file.
         assert_eq!(made.entries().unwrap(), []);
         assert_eq!(made.folder("inner").unwrap().read("a").unwrap(), b"three");
         inner.remove("a").unwrap();
@@ -412,7 +413,7 @@ mod tests {
         made.touch("one").unwrap();
         assert!(made.make_room("five", 100, 400, |_| false).unwrap());
         assert_eq!(names(), ["four", "one", "three"]);
-        // One takes its own place.
+        // The file itself does not count.
         assert!(made.make_room("one", 200, 400, |name| name == "three").unwrap());
         assert_eq!(names(), ["four", "one", "three"]);
         assert!(!made.make_room("five", 350, 400, |name| name == "three").unwrap());

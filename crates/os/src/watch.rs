@@ -1,11 +1,11 @@
-//! Tells when a file of the configuration changed.
+//! Reports changes of configuration files.
 //!
-//! A file is reached by a path whose every part may be put into another's place: by an editor that moves a new file
-//! over the old one, by a kubelet that swings the symbolic link of a ConfigMap over, by a resolver that writes what
-//! `/etc/resolv.conf` points to anew, by whoever renames a folder. So what is watched is each folder on the way, and
-//! in it that one name. Whatever else happens there is nobody's concern, and only the files' contents count.
+//! Any part of the path to a file may be replaced: by an editor that renames a new file over the old one, a
+//! kubelet that swaps the symbolic link of a ConfigMap, a resolver that rewrites the target of
+//! `/etc/resolv.conf`, or a renamed folder. So each folder on the way is watched, for that one name. Other
+//! events in it are ignored, and only a change of contents counts.
 //!
-//! A file is taken when it is whole: moved into its place, or closed by who wrote it.
+//! A file is read when it is complete: moved into place, or closed by its writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -21,39 +21,40 @@ use inotify::{Event, Inotify};
 
 mod inotify;
 
-/// How long the files must have been quiet, so that none is read while it is written.
+/// How long files must be quiet, so that none is read while being written.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// How long to wait for that: one that is written all the time is read as it is.
+/// Upper bound on that wait: a file that is written all the time is read as it is.
 const LATEST: Duration = Duration::from_secs(2);
 
-/// How long to wait for who has written to a file to close it: a list may be downloaded into its place.
+/// How long to wait for a writer to close a file: it may be downloading a list into place.
 const OPEN: Duration = Duration::from_secs(300);
 
-/// Octets of the largest file whose content is compared; of larger ones it is which file it is, and when it was written.
+/// Up to this many bytes a file is compared by contents; a larger one by identity, size and modification
+/// time.
 const COMPARED: u64 = 16 << 20;
 
-/// Symbolic links on the way to one file; the kernel follows as many.
+/// The most symbolic links on the way to a file, as in the kernel.
 const LINKS: usize = 40;
 
 /// Watches files.
 pub struct Changes {
-    /// None: there is SIGHUP.
+    /// None if inotify is unavailable: SIGHUP still reloads.
     inotify: Option<Inotify>,
-    /// When the first news came that nothing has come of yet.
+    /// When the first event arrived that has not been evaluated yet.
     since: Option<Instant>,
-    /// Places that have been written to and not closed.
+    /// Places that were written to and not closed yet.
     open: BTreeSet<PathBuf>,
-    /// What is watched for, as the kernel names it.
+    /// The watched names, with folders as the kernel resolves them.
     places: BTreeSet<PathBuf>,
-    /// The folders that are watched, and which ones they were: device and inode.
+    /// The watched folders, and the device and inode of each.
     folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
-    /// The files, and what their contents were when they were last taken as known.
+    /// The files and the hashes of their contents that are known.
     known: BTreeMap<PathBuf, u64>,
 }
 
 impl Default for Changes {
-    /// Watches nothing yet. Without inotify there is SIGHUP.
+    /// Watches nothing yet. Without inotify, only SIGHUP reloads.
     fn default() -> Changes {
         let inotify = Inotify::new();
         let inotify = inotify
@@ -71,12 +72,12 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Reads what is in some files, which are known only when they have been read, and watches them. Read once
-    /// more when they are watched: so whatever changes after the reading that counts is noticed.
+    /// Reads something that names its own files, and watches those. Reads again once they are watched, so
+    /// that no change after the returned reading is missed.
     ///
     /// # Errors
     ///
-    /// Those of reading.
+    /// Those of `read`.
     pub fn watch_from<T, E>(
         &mut self,
         read: impl Fn() -> Result<T, E>,
@@ -93,8 +94,8 @@ impl Changes {
         }
     }
 
-    /// Watches these files from now on, and takes the contents of new ones as known. Those of others stay what
-    /// they were before the files were read: what has changed since is a change.
+    /// Watches these files from now on. The contents of new files count as known; known files keep their
+    /// hashes from before they were read, so that changes since then are reported.
     pub fn watch(&mut self, files: &[PathBuf]) {
         self.follow(files);
         let known = files.iter().map(|file| {
@@ -104,9 +105,9 @@ impl Changes {
         self.known = known.collect();
     }
 
-    /// Watches the ways to these files as they are now.
+    /// Watches the paths to these files as they are now.
     fn follow(&mut self, files: &[PathBuf]) {
-        // A way may change while we look at it. Once the watches stand, that is noticed; a few looks will do.
+        // A path may change while it is inspected. Once it is watched, that is noticed; three rounds suffice.
         for _ in 0..3 {
             let mut places: BTreeSet<PathBuf> = files.iter().flat_map(|file| way(file)).collect();
             let inside = files.iter().filter(|file| file.is_dir());
@@ -135,7 +136,7 @@ impl Changes {
             .iter()
             .filter(|&(it, one)| before.get(it) != Some(one))
         {
-            // One that is not there is waited for in the folder above.
+            // A folder that does not exist is waited for in its parent.
             if one.is_some()
                 && let Err(error) = inotify.watch(folder)
             {
@@ -144,7 +145,8 @@ impl Changes {
         }
     }
 
-    /// Takes the contents of all files as known, and says whether they were not. Before the files are read.
+    /// Takes the contents of all files as known, and returns whether any changed. Call this before reading
+    /// them.
     pub fn note(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.known {
@@ -154,7 +156,7 @@ impl Changes {
         changed
     }
 
-    /// Waits until something is told of the places, and takes it in. May be dropped and called again.
+    /// Waits for an event at one of the places, and records it. Cancel-safe.
     async fn hear(&mut self) {
         let mut heard = false;
         while !heard {
@@ -163,7 +165,7 @@ impl Changes {
             };
             match inotify.read().await {
                 Ok(events) => events.into_iter().for_each(|event| heard |= self.take(event)),
-                // What may have happened is looked for.
+                // Checks for changes as if there had been an event.
                 Err(error) => {
                     tracing::warn!(%error, "cannot watch files for changes: checking them periodically");
                     sleep(LATEST).await;
@@ -173,7 +175,7 @@ impl Changes {
         }
     }
 
-    /// Takes in what was done: whether it was to any of the places.
+    /// Records an event. Returns whether it concerns a watched place.
     fn take(&mut self, event: Event) -> bool {
         match event {
             Event::Written(path) if self.is_watched(&path) => {
@@ -193,7 +195,7 @@ impl Changes {
         self.places.contains(path) || path.parent().is_some_and(any)
     }
 
-    /// When the files count as come to rest if nothing more is heard of them, of which the first was heard `since`.
+    /// When the files count as quiet if nothing else happens; the first event was at `since`.
     fn rest(&self, since: Instant) -> Instant {
         if self.open.is_empty() {
             (since + LATEST).min(Instant::now() + QUIET)
@@ -202,8 +204,8 @@ impl Changes {
         }
     }
 
-    /// Resolves when the contents of a file have changed and the files have come to rest, or will not; they are
-    /// known then. May be dropped and called again.
+    /// Resolves when the contents of a file have changed and the files are quiet or have taken too long. The
+    /// contents count as known then. Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             let since = match self.since {
@@ -224,17 +226,16 @@ impl Changes {
     }
 }
 
-/// Stands for whatever is in a folder, among the places that are watched.
+/// Among the watched places, stands for everything in a folder.
 const ANY: &str = "*";
 
-/// Which folder a path leads to now, if to one.
+/// The device and inode that a path leads to, if any.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(folder).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// All names that are looked up on the way to a file, each with the path to its folder that no symbolic link is
-/// part of.
+/// All names that are looked up on the way to a file, each with its folder's path free of symbolic links.
 fn way(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = std::path::absolute(file) else {
         return Vec::new();
@@ -262,7 +263,7 @@ fn way(file: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// The parts of a path, the first one last.
+/// The parts of a path in reverse.
 fn parts(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -272,7 +273,8 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts.rev().collect()
 }
 
-/// What is in a file, or which files are in a folder, or that there is neither. What is something else could keep us waiting.
+/// A hash of a file's contents, a folder's file names, or absence. Other types are not read: they could
+/// block.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = fs::metadata(file).ok();
@@ -283,7 +285,7 @@ fn contents(file: &Path) -> u64 {
             names.sort();
             names.hash(&mut hasher);
         }
-        // It would hold up this thread to read it. If the same is in there, nothing comes of loading it.
+        // Reading it would block this thread. Reloading unchanged contents is harmless.
         Some(large) if large.len() > COMPARED => {
             let written = (large.mtime(), large.mtime_nsec());
             (large.dev(), large.ino(), large.len(), written).hash(&mut hasher);
@@ -309,7 +311,7 @@ mod tests {
         assert!(noticed.is_ok(), "went unnoticed: {what}");
     }
 
-    /// systemd-resolved's layout: what the symbolic link points to is replaced, elsewhere.
+    /// systemd-resolved's layout: a symbolic link whose target is replaced elsewhere.
     #[tokio::test]
     async fn what_a_link_points_to_is_followed() {
         let folder = tempfile::tempdir().unwrap();
@@ -325,7 +327,7 @@ mod tests {
         fs::write(&new, "2").unwrap();
         fs::rename(&new, &stub).unwrap();
         noticed(&mut changes, "the target was replaced").await;
-        // The service is started anew, with a folder of its own that is.
+        // The service restarts, with a new folder.
         fs::rename(run.join("systemd"), run.join("old")).unwrap();
         fs::create_dir_all(&state).unwrap();
         fs::write(&stub, "3").unwrap();
@@ -339,7 +341,7 @@ mod tests {
         assert!(!changes.note());
     }
 
-    /// A kubelet's: the file, its folder and what that folder points to, each a symbolic link. Beside it, an
+    /// A kubelet's layout: the file, its folder and that folder's target are symbolic links. Beside it an
     /// operator's: the folder itself is swapped.
     #[tokio::test]
     async fn swapped_folders_are_followed() {
@@ -368,7 +370,7 @@ mod tests {
         noticed(&mut changes, "the file was written").await;
     }
 
-    /// What others write beside the files is not looked at, and a file that never rests is read all the same.
+    /// Other files are ignored, and a file that never rests is read eventually.
     #[tokio::test]
     async fn nobody_delays_it_for_ever() {
         let folder = tempfile::tempdir().unwrap();
@@ -389,7 +391,7 @@ mod tests {
         noticed(&mut changes, "the file is written all the time").await;
     }
 
-    /// A list that is downloaded into its place, and one that is written where others wait for it.
+    /// A list that is downloaded into place, and one that is written while it is awaited.
     #[tokio::test]
     async fn a_file_is_taken_when_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
@@ -401,7 +403,7 @@ mod tests {
         let mut slow = fs::File::create(&file).unwrap();
         slow.write_all(b"half of").unwrap();
         fs::write(&beside, "new").unwrap();
-        // However often one asks: what was heard is not forgotten.
+        // Repeated calls do not lose events.
         for _ in 0..3 {
             let early = timeout(3 * QUIET, changes.changed()).await;
             assert!(early.is_err(), "half of it was taken");
@@ -413,7 +415,7 @@ mod tests {
         assert!(!changes.note());
     }
 
-    /// Nothing that is written is missed, be it before the file is watched, before it is read or after that.
+    /// No write is missed, whether before the file is watched, before it is read, or later.
     #[tokio::test]
     async fn no_change_at_the_start_goes_unnoticed() {
         for change_at in 1..=2 {
@@ -438,7 +440,7 @@ mod tests {
         }
     }
 
-    /// The files may be others by the time that they are watched.
+    /// The list of files may change before they are watched.
     #[test]
     fn files_that_are_named_late_are_watched_too() {
         let folder = tempfile::tempdir().unwrap();
@@ -455,7 +457,7 @@ mod tests {
         assert!(changes.known.contains_key(&two));
     }
 
-    /// A file may change while what was in it is still being compiled.
+    /// A file may change while its previous contents are still being compiled.
     #[tokio::test]
     async fn a_change_that_comes_while_a_change_is_taken_in_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
@@ -469,7 +471,7 @@ mod tests {
         std::fs::write(&file, "3").unwrap();
         changes.watch(&files);
         noticed(&mut changes, "change 3").await;
-        // What was read on request is no news, but what comes after it is; one that is moved into its place, too.
+        // Contents read on request are not reported; later changes are, also by a rename.
         std::fs::write(&file, "4").unwrap();
         assert!(changes.note());
         std::fs::write(&new, "5").unwrap();

@@ -1,5 +1,5 @@
-//! Landlock: which paths a process may open, and what of the network it may use, for the rest of its life
-//! (<https://docs.kernel.org/userspace-api/landlock.html>). Nobody needs a right for it, and nothing gives back what it takes.
+//! Landlock restricts a process's paths and network for the rest of its life
+//! (<https://docs.kernel.org/userspace-api/landlock.html>). It requires no privileges and cannot be undone.
 
 use std::ffi::CString;
 use std::io;
@@ -18,19 +18,20 @@ const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_FOLDER: u64 = 1 << 3;
 
-/// `LANDLOCK_ACCESS_FS_TRUNCATE`, which the third version has.
+/// `LANDLOCK_ACCESS_FS_TRUNCATE`, since version 3.
 const TRUNCATE: u64 = 1 << 14;
 
-/// `LANDLOCK_ACCESS_FS_IOCTL_DEV`: no reading, no writing.
+/// `LANDLOCK_ACCESS_FS_IOCTL_DEV`: neither reading nor writing.
 const DEVICES: u64 = 1 << 15;
 
-/// `LANDLOCK_ACCESS_FS_REMOVE_DIR`, `…_REMOVE_FILE`, `…_MAKE_DIR`, `…_MAKE_REG` and `…_MAKE_SOCK`: names come and go in a folder.
+/// `LANDLOCK_ACCESS_FS_REMOVE_DIR`, `…_REMOVE_FILE`, `…_MAKE_DIR`, `…_MAKE_REG` and `…_MAKE_SOCK`: creating
+/// and removing names.
 const NAMES: u64 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9;
 
-/// How many rights of file systems each version of the interface knows, from the first on. An unknown one would be refused.
+/// The number of file system rights in each version, from the first. Unknown ones would be refused.
 const FILE_RIGHTS: [u32; 5] = [13, 14, 15, 15, 16];
 
-/// The version that restricts TCP, and the one that restricts abstract sockets and signals.
+/// The versions that added TCP, and abstract sockets and signals.
 const TCP: u32 = 4;
 const SCOPES: u32 = 6;
 
@@ -38,10 +39,10 @@ const SCOPES: u32 = 6;
 const BIND: u64 = 1;
 const CONNECT: u64 = 1 << 1;
 
-/// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET` and `…_SIGNAL`: to processes that are not as restricted.
+/// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET` and `…_SIGNAL`: blocks those to less restricted processes.
 const OUTSIDE: u64 = 0b11;
 
-/// `struct landlock_ruleset_attr`. Kernels take a longer one than they know if the rest is zero.
+/// `struct landlock_ruleset_attr`. Older kernels accept a longer one if the rest is zero.
 #[repr(C)]
 #[derive(Default)]
 struct Ruleset {
@@ -57,7 +58,7 @@ struct Beneath {
     parent: libc::c_int,
 }
 
-/// The version of the interface; none: this kernel has it not, or not switched on.
+/// The version of the interface; `None` if this kernel lacks it or has it disabled.
 pub fn version() -> Option<u32> {
     // SAFETY: with this flag, the kernel reads no memory and returns a number.
     let version = unsafe {
@@ -71,11 +72,11 @@ pub fn version() -> Option<u32> {
     u32::try_from(version).ok().filter(|&version| version > 0)
 }
 
-/// Leaves this thread, and those that it will start, no path but to read what is at and below these, of which those that are not there are
-/// left out; no TCP unless it has the `network`; and no way to other processes. Nothing happens where the kernel has no Landlock.
+/// Restricts this thread and the threads it will start: reading only at and below `readable`, where missing
+/// paths are skipped; no TCP unless `network`; no access to other processes. Does nothing without Landlock.
 ///
 /// # Errors
-/// When the kernel has it, and refuses.
+/// If the kernel has Landlock but refuses.
 pub(crate) fn restrict(readable: &[&Path], network: bool) -> io::Result<()> {
     let Some(version) = version() else { return Ok(()) };
     let has_rule = version >= TCP && !network;
@@ -88,11 +89,12 @@ pub(crate) fn restrict(readable: &[&Path], network: bool) -> io::Result<()> {
     hold(&ruleset, beneath)
 }
 
-/// Leaves this thread, and those that it will start, nothing to write but what is at and below some paths, and nothing to execute but what is
-/// at and below others; what is not there is left out. Reading stays open. Nothing happens where the kernel has no Landlock.
+/// Restricts this thread and the threads it will start: they may write only at and below `written`, and
+/// execute only at and below `executed`; missing paths are skipped. Reading stays open. Does nothing without
+/// Landlock.
 ///
 /// # Errors
-/// When the kernel has it, and refuses.
+/// If the kernel has Landlock but refuses.
 pub fn keep_to(written: &[&Path], executed: &[&Path]) -> io::Result<()> {
     let Some(version) = version() else { return Ok(()) };
     let ruleset = Ruleset {
@@ -104,15 +106,15 @@ pub fn keep_to(written: &[&Path], executed: &[&Path]) -> io::Result<()> {
     hold(&ruleset, written.chain(executed))
 }
 
-/// The rights of file systems that a version knows.
+/// The file system rights that a version knows.
 fn known(version: u32) -> u64 {
     let rights = FILE_RIGHTS[(version as usize).min(FILE_RIGHTS.len()) - 1];
     (1 << rights) - 1
 }
 
-/// Holds this thread to a set of rules, of which those are excepted that give rights at and below a path.
+/// Applies a ruleset to this thread, with exceptions that give rights at and below a path.
 fn hold<'a>(rules: &Ruleset, beneath: impl Iterator<Item = (&'a Path, u64)>) -> io::Result<()> {
-    // SAFETY: the kernel reads as many octets as the structure has, which outlives the call.
+    // SAFETY: the kernel reads as many bytes as the structure has, which outlives the call.
     let ruleset = descriptor(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -125,7 +127,8 @@ fn hold<'a>(rules: &Ruleset, beneath: impl Iterator<Item = (&'a Path, u64)>) -> 
         let Ok(parent) = held(path) else { continue };
         let is_folder = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
         let of_file = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
-        // The kernel refuses what it does not know, is not asked about, or is about folders alone.
+        // The kernel refuses rights that it does not know, that are not in the ruleset, or that only folders
+        // have.
         let rights = rights & rules.files & if is_folder { u64::MAX } else { of_file };
         if rights == 0 {
             continue;
@@ -145,22 +148,22 @@ fn hold<'a>(rules: &Ruleset, beneath: impl Iterator<Item = (&'a Path, u64)>) -> 
             )
         })?;
     }
-    // SAFETY: takes numbers and no memory. Without it, the next one takes a right.
+    // SAFETY: takes numbers and no memory. The next call would need a privilege without it.
     done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
     // SAFETY: takes a descriptor and a number.
     done(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
 }
 
-/// What is at a path, behind links, to name it by and nothing else.
+/// Opens a path, following links, only to refer to it.
 fn held(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: reads a string that ends in a zero and outlives the call.
+    // SAFETY: reads a zero-terminated string that outlives the call.
     descriptor(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) }.into())
 }
 
 fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
     match libc::c_int::try_from(result) {
-        // SAFETY: the kernel has just made it, and nobody else has it.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -180,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// In a thread of its own, which alone is restricted.
+    /// Runs in a new thread, so that only that one is restricted.
     fn restricted<T: Send + 'static>(
         readable: &'static [&str],
         network: bool,

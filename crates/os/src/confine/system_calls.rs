@@ -1,12 +1,12 @@
-//! System calls that a process may not make for the rest of its life, by a filter of the kernel's (seccomp).
+//! Forbids system calls to a process for the rest of its life, with a seccomp filter.
 //!
-//! What is named here fails with EACCES, everything else is as before: a compiler needs memory, threads and the files that it has. A list
-//! of what may be done would have to follow each version of the C library.
+//! The calls listed here fail with EACCES; all others work: a compiler needs memory, threads and its open
+//! files. A list of allowed calls would have to follow each version of the C library.
 
 use std::io;
 
-/// To open or change anything by its path, to reach the network or another process, to start a program, and to have the kernel do any of
-/// it in another way.
+/// Calls that open or change anything by path, reach the network or another process, start a program, or make
+/// the kernel do any of that in another way.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -67,7 +67,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_personality,
 ];
 
-/// The same under names that newer processors do not have any more.
+/// Older variants of these calls, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_open,
@@ -90,14 +90,14 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[libc::SYS_renameat];
 
-/// The processor, as the kernel names it with each call (`AUDIT_ARCH_…`), and from where on the numbers of calls are those of another
-/// interface (x32).
+/// The architecture that the kernel reports with each call (`AUDIT_ARCH_…`), and the first call number of
+/// another ABI (x32).
 #[cfg(target_arch = "x86_64")]
 const PROCESSOR: (u32, u32) = (0xc000_003e, 0x4000_0000);
 #[cfg(target_arch = "aarch64")]
 const PROCESSOR: (u32, u32) = (0xc000_00b7, u32::MAX);
 
-/// `struct seccomp_data`: where the number, the processor, and the lower half of the first argument are.
+/// Offsets in `struct seccomp_data`: call number, architecture, and lower half of the first argument.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
@@ -109,17 +109,17 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
 
-/// Refuses them to this thread, and to those that it will start.
+/// Refuses these calls to this thread and the threads it will start.
 ///
 /// # Errors
-/// When the kernel has no such filters, or takes none here.
+/// If the kernel has no seccomp filters, or refuses this one.
 pub fn refuse() -> io::Result<()> {
     let mut program = program();
     let program = libc::sock_fprog {
         len: program.len() as libc::c_ushort,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: takes numbers and no memory. Without it, the next one takes a right.
+    // SAFETY: takes numbers and no memory. The next call would need a privilege without it.
     done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     // SAFETY: the kernel reads a program of this length, which outlives the call.
     done(unsafe {
@@ -151,7 +151,7 @@ fn program() -> Vec<libc::sock_filter> {
         steps.push(step(IF_EQUAL, call as u32, 0, 1));
         steps.push(step(RETURN, REFUSE, 0, 0));
     }
-    // Limits of this process are asked for by the C library; those of others are theirs.
+    // The C library queries this process's own limits; those of others are off limits.
     steps.push(step(IF_EQUAL, libc::SYS_prlimit64 as u32, 0, 3));
     steps.push(step(LOAD, FIRST, 0, 0));
     steps.push(step(IF_EQUAL, 0, 1, 0));
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// In a thread of its own, which alone is filtered.
+    /// Runs in a new thread, so that only that one is filtered.
     #[test]
     fn nothing_is_opened_connected_or_started() {
         let work = || {
@@ -188,7 +188,7 @@ mod tests {
             denied(UdpSocket::bind("127.0.0.1:0").map(drop).unwrap_err());
             denied(TcpStream::connect("127.0.0.1:9").map(drop).unwrap_err());
             denied(Command::new("/bin/true").status().unwrap_err());
-            // Memory and threads are there.
+            // Memory and threads still work.
             let sum = std::thread::spawn(|| vec![1_u64; 1 << 20].iter().sum::<u64>());
             assert_eq!(sum.join().unwrap(), 1 << 20);
         };

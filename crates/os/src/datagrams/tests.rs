@@ -11,7 +11,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// A socket whose peer is `to`.
+/// A socket connected to `to`.
 fn connected(to: SocketAddr) -> UdpSocket {
     let socket = socket();
     socket.connect(to).expect("a connected socket");
@@ -24,7 +24,7 @@ fn next(socket: &UdpSocket) -> Vec<u8> {
     octets[..length].to_vec()
 }
 
-/// What became of those that did not simply leave.
+/// Datagrams reported as refused or closed.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     refused: Vec<(usize, Option<i32>)>,
@@ -51,7 +51,7 @@ fn as_many_leave_as_there_is_room_for_in_order_and_again() {
     for round in 0..2 {
         for number in 0..BATCH {
             assert!(!outgoing.is_full());
-            // Each of another length, an empty one among them.
+            // Each has another length, one of them zero.
             outgoing.push(None, |octets| octets.extend(vec![number as u8; number + round]));
         }
         assert!(outgoing.is_full());
@@ -79,7 +79,7 @@ fn one_that_cannot_be_sent_is_named_and_holds_up_no_other() {
     );
 }
 
-/// Waits until the kernel has an error to tell, and leaves it there.
+/// Waits until the kernel has a pending error, without clearing it.
 fn await_error(socket: &UdpSocket) {
     let mut watched = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -91,7 +91,7 @@ fn await_error(socket: &UdpSocket) {
     assert_eq!((count, watched.revents), (1, libc::POLLERR));
 }
 
-/// ICMP says so of what was sent before, and of nothing that is about to be sent.
+/// ICMP errors are about earlier datagrams, not about the next ones.
 #[test]
 fn a_closed_port_is_told_once_and_what_comes_next_is_sent() {
     let to = socket();
@@ -102,7 +102,7 @@ fn a_closed_port_is_told_once_and_what_comes_next_is_sent() {
     outgoing.push(None, |octets| octets.push(1));
     assert_eq!(send(&mut outgoing, &from), Told::default());
     await_error(&from);
-    // Somebody listens by the time that the next ones leave.
+    // The port is open by the time that the next ones are sent.
     let to = UdpSocket::bind(address).unwrap();
     for number in 2..5 {
         outgoing.push(None, |octets| octets.push(number));
@@ -112,7 +112,7 @@ fn a_closed_port_is_told_once_and_what_comes_next_is_sent() {
     assert_eq!([next(&to), next(&to), next(&to)], [[2], [3], [4]]);
 }
 
-/// Replies to several clients leave together, each from the address that was asked.
+/// Replies to several clients are sent together, each from the queried address.
 #[test]
 fn each_goes_where_its_route_leads() {
     let server = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
@@ -132,7 +132,7 @@ fn each_goes_where_its_route_leads() {
         outgoing.push(Some(route), |octets| octets.extend([number as u8; 9]));
     }
     assert_eq!(send(&mut outgoing, &server), Told::default());
-    // They are connected: from another address they would get nothing.
+    // Connected clients accept replies from that address only.
     for (number, client) in clients.iter().enumerate() {
         assert_eq!(next(client), [number as u8; 9]);
     }

@@ -1,6 +1,6 @@
-//! How many lines of a kind are written: what a stranger can cause once, he can cause without end.
+//! Rate limits for log lines: what a stranger can cause once, it can cause endlessly.
 //!
-//! A kind is a place in the source, of ours or of a dependency.
+//! A kind of line is a place in the source, ours or a dependency's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// The name of events that are reports of ours, which have several lines and come as often as they may.
+/// The name of our own reports, which may have several lines and are not limited.
 pub const REPORT: &str = "report";
 
-/// Lines of a kind that are written at once.
+/// Lines of a kind that may be written in a burst.
 const BURST: u32 = 100;
 
-/// After how long there may be one more.
+/// How long until one more line may be written.
 const APART: Duration = Duration::from_millis(100);
 
-/// Lines that were left out, of all kinds.
+/// Lines left out, of all kinds.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that were left out so far.
+/// Lines left out so far.
 pub fn left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
 
-/// What was written lately. Clones share it.
+/// The state of all kinds. Clones share it.
 #[derive(Clone, Default)]
 pub struct Pace(Arc<Mutex<HashMap<Identifier, Kind>>>);
 
-/// The lines of one kind.
+/// A token bucket for one kind of line.
 struct Kind {
-    /// How many may be written.
+    /// How many lines may be written.
     room: u32,
-    /// Since when that is so.
+    /// The time at which `room` was right.
     since: Instant,
-    /// How many were left out since one was written.
+    /// How many were left out since the last written one.
     left_out: u64,
 }
 
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Whether one more is written.
+    /// Returns whether one more line is written.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.saturating_duration_since(self.since).as_millis() / APART.as_millis();
         let more = u32::try_from(more).unwrap_or(u32::MAX).min(BURST - self.room);
@@ -72,7 +72,7 @@ impl Kind {
 }
 
 impl Pace {
-    /// How many of a kind were left out since this was asked for the last time.
+    /// How many lines of a kind were left out since the last call.
     pub(crate) fn take_left_out(&self, kind: &Metadata<'_>) -> u64 {
         let mut kinds = self.0.lock();
         let kind = kinds.get_mut(&kind.callsite());
@@ -83,13 +83,13 @@ impl Pace {
 impl<S: Subscriber> Layer<S> for Pace {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Of our own accord, and about something that was done to the process itself.
+        // Our own reports, about the process itself.
         if metadata.name() == REPORT {
             return true;
         }
         let now = Instant::now();
         let mut kinds = self.0.lock();
-        // As many as there are places in the source.
+        // At most one per place in the source.
         let kind = kinds.entry(metadata.callsite()).or_insert_with(|| Kind::new(now));
         let takes = kind.takes(now);
         LEFT_OUT.fetch_add(u64::from(!takes), Relaxed);

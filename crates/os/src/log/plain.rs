@@ -1,4 +1,4 @@
-//! A line of the log, in which nothing that others wrote looks like anything else.
+//! Escapes log lines, so that text from others cannot look like anything else.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use tracing_subscriber::registry::LookupSpan;
 use super::pace::{Pace, REPORT};
 use crate::plain_text::{escape_into, escape_json};
 
-/// Writes an event as `format` does, on one line. A report of ours may have several.
+/// Writes an event as `format` does, but escaped and on one line. Reports of ours may have several.
 pub struct Plain<F> {
-    /// How it is written otherwise.
+    /// The inner format.
     pub format: F,
-    /// Whether that is JSON.
+    /// Whether it writes JSON.
     pub is_json: bool,
-    /// Whether it has colours, which are ours: those in what it is about are escaped by who adds them.
+    /// Whether it writes colours. They are ours: `format` escapes those in fields.
     pub is_coloured: bool,
-    /// What was left out before it.
+    /// Says how many lines were left out before.
     pub pace: Pace,
 }
 
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// What is written of what `say` says.
+    /// The text written for the events of `say`.
     fn written(is_json: bool, say: impl Fn()) -> String {
         written_to(&Written::default(), is_json, say)
     }

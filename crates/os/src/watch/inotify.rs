@@ -1,5 +1,5 @@
-//! What the kernel tells of folders (inotify(7)): to which names in them something was done. No thread waits for it but the one
-//! that asks, and what nobody has asked for yet is the kernel's to keep, up to a bound of its own.
+//! Events in folders, from the kernel (inotify(7)). Only the caller waits for them, without a thread; the
+//! kernel queues the rest, up to its own limit.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// After what a file may be another one, or have other contents. Not after it was read.
+/// Events after which a file may be a different one or have other contents. Not reads.
 const WATCHED: u32 = libc::IN_ATTRIB
     | libc::IN_CLOSE_WRITE
     | libc::IN_CREATE
@@ -22,29 +22,28 @@ const WATCHED: u32 = libc::IN_ATTRIB
     | libc::IN_MOVED_TO
     | libc::IN_MOVE_SELF;
 
-/// Octets that are read at a time: one event with the longest name, or many.
+/// Bytes per read: one event with the longest name, or several.
 const READ: usize = 4096;
 
-/// What stands before the name of each event: which watch, what was done, two events that belong together, and how long the
-/// name is. Four octets each.
+/// Bytes before the name of each event: watch, mask, cookie and name length, four bytes each.
 const HEADER: usize = 16;
 
-/// Folders that are watched.
+/// The watched folders.
 pub struct Inotify {
-    /// Known to the runtime of whoever waits, from the first wait on.
+    /// Registered with the waiter's runtime at the first wait.
     registered: Option<AsyncFd<RawFd>>,
     descriptor: OwnedFd,
     folders: BTreeMap<i32, PathBuf>,
 }
 
-/// What was done.
+/// What happened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something was written to what has this name, which may go on.
+    /// Contents were written, and more may follow.
     Written(PathBuf),
-    /// It was closed after that, came, went, or is another one.
+    /// It was closed after writing, created, removed or replaced.
     Whole(PathBuf),
-    /// More than the kernel keeps.
+    /// The kernel's queue overflowed.
     Unknown,
 }
 
@@ -52,23 +51,23 @@ impl Inotify {
     /// Watches nothing yet.
     ///
     /// # Errors
-    /// When the user has as many of these as it may.
+    /// If the user has reached the limit of inotify instances.
     pub fn new() -> io::Result<Inotify> {
         // SAFETY: a call without pointers.
         let descriptor = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
         done(descriptor)?;
         Ok(Inotify {
             registered: None,
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
             folders: BTreeMap::new(),
         })
     }
 
-    /// Watches a folder as well.
+    /// Adds a folder.
     ///
     /// # Errors
-    /// When it is not there, or the user watches as many as it may.
+    /// If it does not exist, or the user has reached the limit of watches.
     pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         // SAFETY: the path is a C string that outlives the call.
@@ -78,23 +77,23 @@ impl Inotify {
         Ok(())
     }
 
-    /// Watches a folder no more.
+    /// Stops watching a folder.
     pub(crate) fn unwatch(&mut self, folder: &Path) {
         self.folders.retain(|watch, watched| {
             let stays = watched != folder;
             if !stays {
-                // SAFETY: a call without pointers. A watch that is gone with its folder is an error, which does not matter.
+                // SAFETY: a call without pointers. It fails if the watch went with its folder, which does not
+                // matter.
                 unsafe { libc::inotify_rm_watch(self.descriptor.as_raw_fd(), *watch) };
             }
             stays
         });
     }
 
-    /// Waits for what is done. May be dropped and called again: nothing is lost. On a runtime, which has to be the same each
-    /// time.
+    /// Waits for events. Cancel-safe: nothing is lost. Must always be called on the same runtime.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// If the descriptor cannot be waited for.
     pub async fn read(&mut self) -> io::Result<Vec<Event>> {
         let descriptor = self.descriptor.as_raw_fd();
         let registered = match &mut self.registered {
@@ -107,7 +106,7 @@ impl Inotify {
         };
         let mut octets = [0; READ];
         let read = registered.async_io(Interest::READABLE, |descriptor| {
-            // SAFETY: there is room for so many octets.
+            // SAFETY: the buffer has READ bytes.
             let read = unsafe { libc::read(*descriptor, octets.as_mut_ptr().cast(), READ) };
             usize::try_from(read).map_err(|_| io::Error::last_os_error())
         });
@@ -138,7 +137,7 @@ impl Inotify {
             self.folders.remove(&watch);
             return None;
         }
-        // Padded with zeros.
+        // The name is padded with zeros.
         let name = name.split(|octet| *octet == 0).next().unwrap_or_default();
         let folder = self.folders.get(&watch)?;
         let path = match name.is_empty() {
