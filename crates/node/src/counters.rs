@@ -28,7 +28,7 @@ pub struct Counters {
     pub beside: RwLock<Option<String>>,
     /// Whether another process of our kind answers in place of this one.
     pub aside: AtomicBool,
-    /// The listeners whose rules need heartbeats, which whoever serves them sends.
+    /// The listeners whose rules need heartbeats; the watchdog sends those.
     pub heartbeats: RwLock<Vec<SocketAddr>>,
     /// Whether the lack of heartbeats has been logged.
     deaf: AtomicBool,
@@ -36,8 +36,7 @@ pub struct Counters {
     pub self_test: Arc<Record>,
 }
 
-/// Packets matched by the rules that bring us queries. The kernel's counters restart when rules are
-/// rewritten.
+/// Packets matched by the rules that bring us queries. Kernel counters restart when rules are rewritten.
 #[derive(Debug, Default)]
 struct Brought {
     last: u64,

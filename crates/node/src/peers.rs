@@ -42,8 +42,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Waits until no other process has the turn. The caller proceeds without it, and gets an error that says
-    /// so, when
+    /// Waits until no other process has the turn. The caller proceeds without it, and gets an error, when
     ///
     /// - [`PATIENCE`] has passed, since a stopped process would otherwise keep the node from being repaired;
     /// - the holder is neither root nor our own user, since any process can take an abstract name.
@@ -135,8 +134,7 @@ impl Predecessors {
         self.address
     }
 
-    /// Returns whether another process has started to listen there since: a successor, which answers for both
-    /// of us.
+    /// Returns whether another process listens there since then: a successor, which answers for both of us.
     pub fn have_been_followed(&self) -> bool {
         let now = tcp_listeners(self.address);
         let mut unknown = now.difference(&self.inodes).peekable();

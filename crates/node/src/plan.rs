@@ -222,8 +222,7 @@ impl Plan {
         }
     }
 
-    /// The rules for the node's own queries to a listener's address. They must exist before the node has that
-    /// address.
+    /// The rules for the node's own queries to a listener's address. Needed before the node has that address.
     pub fn leaving(&self) -> Vec<Rule> {
         let leaving = self
             .rules

@@ -34,8 +34,7 @@ const DIGITS: usize = 16;
 /// The environment variable with this pod's name.
 const POD: &str = "POD_NAME";
 
-/// How long a process and its successor may manage a node together. A process that was told to end is gone
-/// long before.
+/// How long a process and its successor may manage a node together. One that was told to end is gone earlier.
 const TOGETHER: Duration = Duration::from_secs(120);
 
 /// How many older processes are told, at most.
@@ -169,8 +168,7 @@ fn began(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// A process that announces that it reconciles the node's network: one of our kind, or any that took such a
-/// name.
+/// A process that announces that it reconciles the node's network: one of our kind, or any with such a name.
 #[derive(Debug, Clone)]
 pub struct Other {
     name: String,
@@ -268,8 +266,7 @@ mod tests {
         });
     }
 
-    /// The second tells the first and not vice versa; the first notices its end, and the second waits for the
-    /// first.
+    /// The second tells the first, not vice versa; the first notices its end, and the second waits for it.
     #[test]
     fn the_first_is_told_of_the_second_and_of_its_end() {
         aside(async {

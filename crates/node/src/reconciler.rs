@@ -83,8 +83,7 @@ impl Drop for Reconciler {
 }
 
 impl Reconciler {
-    /// Starts with an empty plan. While `symptom` returns true, the network is checked more often than the
-    /// interval.
+    /// Starts with an empty plan. While `symptom` returns true, it checks more often than the interval.
     pub fn start(counters: Arc<Counters>, symptom: Symptom) -> Result<Reconciler, Error> {
         let (network, news) = Network::listen(&GROUPS)?;
         let (commands, received) = mpsc::unbounded_channel();
@@ -320,8 +319,7 @@ impl Task {
         outcome.errors
     }
 
-    /// Removes links of former configurations. A live predecessor removes its own; one that was killed
-    /// cannot.
+    /// Removes former configurations' links. A live predecessor removes its own; a killed one cannot.
     async fn drop_former(&self) -> Outcome {
         match self.is_alone() {
             true => self.network.drop_former(&self.carried).await,

@@ -1,5 +1,4 @@
-//! News of rules: the kernel reports every rule that is written or deleted with nft, or with an iptables that
-//! uses nft.
+//! News of rules: the kernel reports each one written or deleted with nft, or an iptables that uses nft.
 //!
 //! It reports none of legacy iptables. Damage done with that is found by its symptoms, or by the next check.
 

@@ -133,8 +133,7 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// The lines beside rules that have the node's own queries tracked, since other programs' rules may come
-/// before those.
+/// The lines beside rules that track the node's own queries: other programs' rules may come before those.
 pub fn asked(rules: &[Rule]) -> Vec<Line> {
     let tracked = rules.iter().filter(|rule| rule.has_queries_tracked());
     let lines = tracked.map(|rule| {

@@ -21,8 +21,7 @@ const SHARE: u32 = 10;
 /// How long after the first news we check: a program that writes one rule usually writes several.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Returns whether something that the network is managed for does not work, as far as the rest of the proxy
-/// knows.
+/// Returns whether the rest of the proxy sees that something fails which depends on the network.
 pub type Symptom = Box<dyn Fn() -> bool + Send>;
 
 /// Decides when to check.

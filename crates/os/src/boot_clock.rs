@@ -13,8 +13,7 @@ pub fn since_boot() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the time is written to `now`. It only fails for unknown clocks, and Linux has this one since
-    // 2.6.39.
+    // SAFETY: the time is written to `now`. Only unknown clocks fail, and Linux has this one since 2.6.39.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -16,8 +16,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Gives a child a third of the CPU share of the threads that answer queries. Less would starve it on a busy
-/// machine.
+/// Gives a child a third of a query thread's CPU share. Less would starve it on a busy machine.
 const NICE: libc::c_int = 5;
 
 /// The resources that a child may use.

@@ -56,8 +56,7 @@ pub fn is_plain(character: char) -> bool {
     !character.is_control() && !is_deceptive(character)
 }
 
-/// Line and paragraph separators, and characters that change text direction (UAX #9 section 2). All have four
-/// hex digits.
+/// Line and paragraph separators, and direction changes (UAX #9 section 2). All have four hex digits.
 fn is_deceptive(character: char) -> bool {
     matches!(
         character,

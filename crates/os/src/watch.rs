@@ -30,8 +30,7 @@ const LATEST: Duration = Duration::from_secs(2);
 /// How long to wait for a writer to close a file: it may be downloading a list into place.
 const OPEN: Duration = Duration::from_secs(300);
 
-/// Up to this many bytes a file is compared by contents; a larger one by identity, size and modification
-/// time.
+/// Up to this many bytes, a file is compared by contents; a larger one by identity, size and mtime.
 const COMPARED: u64 = 16 << 20;
 
 /// The most symbolic links on the way to a file, as in the kernel.
@@ -145,8 +144,7 @@ impl Changes {
         }
     }
 
-    /// Takes the contents of all files as known, and returns whether any changed. Call this before reading
-    /// them.
+    /// Takes the contents of all files as known, and returns whether any changed. Call before reading them.
     pub fn note(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.known {
@@ -273,8 +271,7 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts.rev().collect()
 }
 
-/// A hash of a file's contents, a folder's file names, or absence. Other types are not read: they could
-/// block.
+/// A hash of a file's contents, a folder's file names, or absence. Other types could block a reader.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = fs::metadata(file).ok();

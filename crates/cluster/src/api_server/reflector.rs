@@ -69,8 +69,7 @@ pub enum Reading<T> {
     Unchanged,
 }
 
-/// Which objects to follow and where changes go: `read` reads an object, and `tell` turns that into a
-/// message.
+/// Which objects to follow and where changes go: `read` reads an object, `tell` turns that into a message.
 pub(crate) struct Reflector<'a, K, N, R, T> {
     /// The API of the objects' kind.
     pub api: Api<K>,

@@ -116,8 +116,7 @@ impl Interest {
         }))))
     }
 
-    /// Reads an endpoint slice of a multi-cluster service. Each endpoint's label is followed by its cluster's
-    /// name.
+    /// Reads an endpoint slice of a multi-cluster service. Its cluster's name follows each endpoint's label.
     pub(crate) fn imported_slice(
         &self,
         object: discovery::EndpointSlice,

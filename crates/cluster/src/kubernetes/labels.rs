@@ -102,8 +102,7 @@ impl Front<'_> {
     }
 }
 
-/// The name of a service in a zone, or of its endpoint with this label, in wire format; `None` if it is too
-/// long.
+/// The name of a service in a zone, or of its endpoint with this label, in wire format, unless too long.
 pub(crate) fn full_name(label: &[u8], service: &[u8], schema: &Schema, zone: &[u8]) -> Option<Vec<u8>> {
     let name = [label, service, schema.middle(), zone].concat();
     (name.len() <= NAME_MAXIMUM).then_some(name)

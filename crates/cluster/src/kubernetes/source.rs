@@ -76,8 +76,7 @@ impl Kubernetes {
         self.cluster.begin();
     }
 
-    /// Starts notifying secondaries of changes. Only the first call has an effect; it must come from a
-    /// `LocalRuntime`.
+    /// Starts notifying secondaries. Only the first call has an effect; it must come from a `LocalRuntime`.
     pub fn begin_to_notify(&self) {
         let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
             return;

@@ -134,8 +134,7 @@ impl State {
         let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
-    /// How long ago the API server last sent something, for the stalest kind; `None` if it never did for some
-    /// kind.
+    /// The time since the API server last sent something, for the stalest kind; `None` if one never did.
     pub fn age(&self) -> Option<std::time::Duration> {
         let heard = self.kinds.iter().map(|&kind| self.of(kind).heard_at());
         let oldest = heard.min_by_key(|heard| *heard)?;

@@ -137,8 +137,7 @@ impl Zoo {
         })
     }
 
-    /// The result of a question in `cluster.local`: the rcode, the records of all sections, or another
-    /// resolution.
+    /// The result of a question in `cluster.local`: rcode, records of all sections, or another resolution.
     fn ask(&self, name: &str, qtype: u16) -> Vec<String> {
         self.ask_in("cluster.local.", &format!("{name}.cluster.local"), qtype)
     }

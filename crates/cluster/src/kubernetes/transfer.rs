@@ -20,8 +20,7 @@ use crate::transfer::{Asked, Contents, Reply};
 use dnsweir_answer::{Question, Resolution};
 
 impl Kubernetes {
-    /// The reply to a transfer request; `None` if the zone may not be transferred or nothing is known of the
-    /// cluster yet.
+    /// The reply to a transfer request; `None` if the zone may not be transferred or nothing is known yet.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         let outgoing = self.outgoing.as_ref()?;
         let snapshot = self.snapshot(&Name::lowercased(asked.name));

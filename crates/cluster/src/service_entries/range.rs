@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use crate::config::Network;
 
-/// 64-bit FNV-1a. Must not change: it decides which addresses hosts have, on every node and after every
-/// restart.
+/// 64-bit FNV-1a. Must not change: it decides the hosts' addresses, on every node and after every restart.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 

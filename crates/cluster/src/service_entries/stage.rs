@@ -12,8 +12,7 @@ use crate::figures::Figures;
 use crate::kubernetes::message::{ANSWER, Message, Owner};
 use dnsweir_answer::{Question, Resolution, Status};
 
-/// Sockets to the API server: a watch and its successor; plus the descriptors of epoll and the thread's
-/// waker.
+/// Sockets to the API server: a watch and its successor; also descriptors of epoll and the thread's waker.
 pub const MOST_SOCKETS: usize = 8;
 
 /// A `service-entries` stage.
@@ -38,8 +37,7 @@ impl ServiceEntries {
         }
     }
 
-    /// Answers with the addresses of a host. Other types are not answered here: entries say nothing about
-    /// them.
+    /// Answers with the addresses of a host. Other types are not answered: entries say nothing about them.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         if !matches!(question.qtype, rtype::A | rtype::AAAA) {
             return Resolution::NotMine;

@@ -127,8 +127,7 @@ fn hold<'a>(rules: &Ruleset, beneath: impl Iterator<Item = (&'a Path, u64)>) -> 
         let Ok(parent) = held(path) else { continue };
         let is_folder = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
         let of_file = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
-        // The kernel refuses rights that it does not know, that are not in the ruleset, or that only folders
-        // have.
+        // The kernel refuses unknown rights, rights not in the ruleset, and folder rights on a file.
         let rights = rights & rules.files & if is_folder { u64::MAX } else { of_file };
         if rights == 0 {
             continue;

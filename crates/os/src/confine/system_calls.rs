@@ -151,7 +151,7 @@ fn program() -> Vec<libc::sock_filter> {
         steps.push(step(IF_EQUAL, call as u32, 0, 1));
         steps.push(step(RETURN, REFUSE, 0, 0));
     }
-    // The C library queries this process's own limits; those of others are off limits.
+    // The C library queries this process's own limits; other processes' are refused.
     steps.push(step(IF_EQUAL, libc::SYS_prlimit64 as u32, 0, 3));
     steps.push(step(LOAD, FIRST, 0, 0));
     steps.push(step(IF_EQUAL, 0, 1, 0));

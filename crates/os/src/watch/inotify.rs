@@ -82,8 +82,7 @@ impl Inotify {
         self.folders.retain(|watch, watched| {
             let stays = watched != folder;
             if !stays {
-                // SAFETY: a call without pointers. It fails if the watch went with its folder, which does not
-                // matter.
+                // SAFETY: a call without pointers. Fails, harmlessly, if the watch went with its folder.
                 unsafe { libc::inotify_rm_watch(self.descriptor.as_raw_fd(), *watch) };
             }
             stays
