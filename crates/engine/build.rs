@@ -1,11 +1,11 @@
-//! Builds the filters that are embedded in the proxy: ordinary guest crates, compiled by another cargo in a target
-//! folder of its own (this one's is locked by the cargo that waits for us).
+//! Builds the filters embedded in the proxy. They are ordinary guest crates, compiled by a second cargo with
+//! its own target folder, because the cargo that waits for this script holds the lock on the usual one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-/// Folders in `filters/`, which `src/filter/builtin.rs` embeds.
+/// The folders in `filters/` that `src/filter/builtin.rs` embeds.
 const FILTERS: [&str; 11] = [
     "acl",
     "dns64",
@@ -22,8 +22,8 @@ const FILTERS: [&str; 11] = [
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What the waiting cargo set for the host's own crates and what would be wrong for guests: flags for another
-/// machine, a linter in the compiler's place, another target or target folder.
+/// Variables that cargo set for the host's crates and that would break guest builds: flags for another
+/// machine, a linter as compiler wrapper, another target or target folder.
 const NOT_FOR_GUESTS: [&str; 8] = [
     "CARGO_ENCODED_RUSTFLAGS",
     "RUSTFLAGS",
@@ -35,8 +35,7 @@ const NOT_FOR_GUESTS: [&str; 8] = [
     "CARGO_UNSTABLE_BUILD_STD",
 ];
 
-/// Small and fast; a panic is a trap anyway. The sections that say which interface a module has survive
-/// stripping.
+/// Small and fast; a panic is a trap anyway. Stripping keeps the sections that name a module's interface.
 const PROFILE: [(&str, &str); 6] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
@@ -49,8 +48,8 @@ const PROFILE: [(&str, &str); 6] = [
 fn main() {
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
     let out = PathBuf::from(variable("OUT_DIR"));
-    // One for all builds of this crate (quick, release, for clippy), since the filters are the same in each: beside the
-    // folder of build scripts, in which cargo has made `out`.
+    // One folder for all builds of this crate (quick, release, clippy), since the filters are the same in
+    // each. It lies beside cargo's folder of build scripts, which contains `out`.
     let target = out.ancestors().nth(3).unwrap_or(&out).join("filters");
     for input in ["filters", "guest-sdk", "wit", "Cargo.lock", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
@@ -79,7 +78,7 @@ fn main() {
     for filter in FILTERS {
         let name = format!("dnsweir_filter_{filter}.wasm");
         let module = target.join(TARGET).join("release").join(&name);
-        // Another checkout may share the target folder; what is embedded is this one's.
+        // Another checkout may share the target folder, so embed a copy of this one's output.
         let embedded = out.join(&name);
         if let Err(error) = fs::copy(&module, &embedded) {
             fail(&format!("cannot copy {}: {error}", module.display()));
@@ -92,8 +91,8 @@ fn main() {
     }
 }
 
-/// Whether the compiler's sysroot holds the target's standard library. Asked only when the build has failed, so
-/// that compilers which keep it elsewhere are not refused.
+/// Whether the compiler's sysroot holds the target's standard library. Checked only after a failed build, so
+/// that compilers that keep it elsewhere are not refused.
 fn has_target() -> bool {
     let printed = Command::new(variable("RUSTC"))
         .args(["--print", "target-libdir", "--target", TARGET])

@@ -1,7 +1,8 @@
-//! Runs filters: WebAssembly modules that others wrote, within limits.
+//! Runs filters: third-party WebAssembly modules, within limits.
 //!
-//! [`filter`] takes modules in, compiles them in a child process, calls them with batches of queries, and blames failed calls on
-//! whoever caused them. [`cases`] reads the test cases of filters and runs them. Nothing else of the proxy knows wasmtime.
+//! [`filter`] loads modules, compiles them in a child process, calls them with batches of queries, and blames
+//! failed calls on the name or client that caused them. [`cases`] reads and runs the test cases of filters.
+//! No other part of the proxy depends on wasmtime.
 
 pub mod cases;
 pub mod filter;

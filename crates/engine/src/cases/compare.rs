@@ -1,24 +1,24 @@
-//! Whether a filter says what the snapshot of a test case has.
+//! Compares a filter's result with the snapshot of a test case.
 
 use similar::{Algorithm, capture_diff_slices};
 
 use super::snapshot::{COST, EFFECTS, Snapshot, WORDS};
 use crate::config::ConfigNode;
 
-/// How what a filter says now differs from the snapshot.
+/// How a filter's result differs from the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// Not at all.
+    /// No difference.
     None,
     /// There is no snapshot yet.
     New,
-    /// In these lines, which begin with `-` if only the snapshot has them, with `+` if it has not, and with a blank if both
-    /// have.
+    /// Lines that differ: they begin with `-` if only the snapshot has them, with `+` if only the result has
+    /// them, and with a space if both have.
     Lines(Vec<String>),
 }
 
 impl Snapshot {
-    /// What `now` has otherwise, but for the cost and the order at the top.
+    /// Compares with `now`, ignoring cost and the order of top-level nodes.
     pub fn compare(&self, now: &Snapshot) -> Difference {
         let ((old, _), (new, _)) = (self.in_order(), now.in_order());
         match old == new {
@@ -27,12 +27,12 @@ impl Snapshot {
         }
     }
 
-    /// How the verdict that another client got differs: all that is not about what else was done.
+    /// Compares with the verdict that another client got, ignoring effects beside the verdict.
     pub(super) fn compare_verdicts(&self, other: &Snapshot) -> Difference {
         self.verdict_alone().compare(&other.verdict_alone())
     }
 
-    /// Whether the verdict, or what is asked before it, may be remembered.
+    /// Whether the verdict, or the lookups before it, may be memoized.
     pub(super) fn is_remembered(&self) -> bool {
         let says_so = |node: &ConfigNode| {
             let asks_so = node.name == "ask" && node.properties.iter().any(|(name, _)| name == "remember");
@@ -41,27 +41,28 @@ impl Snapshot {
         self.0.iter().any(says_so)
     }
 
-    /// Without what a filter does beside its verdict. Such nodes have nothing in them and stand behind all others.
+    /// The snapshot without effects beside the verdict. Their nodes have no children and follow all others.
     fn verdict_alone(&self) -> Snapshot {
         let beside = |node: &ConfigNode| EFFECTS.contains(&node.name.as_str()) && node.parent.is_none();
         let verdict = self.0.iter().take_while(|node| !beside(node));
         Snapshot(verdict.cloned().collect())
     }
 
-    /// What the call took and takes now, if that is another number.
+    /// The cost in the snapshot and in `now`, if they differ.
     pub fn cost_change(&self, now: &Snapshot) -> Option<(String, String)> {
         let ((_, was), (_, is)) = (self.in_order(), now.in_order());
         let (was, is) = (was.first()?.clone(), is.first()?.clone());
         (was != is).then_some((was, is))
     }
 
-    /// The lines of each node at the top with what is in it, in the order of [`WORDS`], costs apart.
+    /// The lines of each top-level node and its children, in the order of [`WORDS`], and those of the cost
+    /// separately.
     fn in_order(&self) -> (Vec<String>, Vec<String>) {
         let mut tops: Vec<(usize, Vec<String>)> = Vec::new();
         let top_nodes = self.0.iter().filter(|node| node.parent.is_none());
         let mut names = top_nodes.map(|node| node.name.as_str());
         for line in self.lines() {
-            // What is indented, or closes, belongs to the node above.
+            // A line that is indented or closes a block belongs to the node above.
             match tops.last_mut() {
                 Some((_, lines)) if line.starts_with([' ', '}']) => lines.push(line),
                 _ => {
@@ -80,7 +81,7 @@ impl Snapshot {
     }
 }
 
-/// The lines of both in order: those that both have with a blank in front, the rest with `-` or `+`.
+/// The lines of both in order: common lines after a space, the others after `-` or `+`.
 fn differing(old: &[String], new: &[String]) -> Vec<String> {
     let changes = capture_diff_slices(Algorithm::Myers, old, new);
     let lines = changes.iter().flat_map(|change| change.iter_changes(old, new));
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(differing(&words("a"), &[]), ["- a"]);
     }
 
-    /// The order of lines in a file is the author's affair, and cost is no difference.
+    /// The order of lines in a file is up to the author, and cost is not a difference.
     #[test]
     fn order_and_cost_do_not_matter() {
         let mut recorded = Snapshot::default();

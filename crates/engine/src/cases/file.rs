@@ -1,4 +1,4 @@
-//! What is in a file of test cases, and writing snapshots into it.
+//! A file of test cases, and writing snapshots into it.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -14,42 +14,42 @@ use crate::filter::{self, SourceFile};
 pub struct TestCases {
     /// Its text.
     pub source: Source,
-    /// `zones "example." …`: the zones that use the filter; the root unless written.
+    /// `zones "example." …`: the zones that use the filter; by default the root.
     pub zones: Vec<String>,
-    /// `config { … }`: none, if the cases are for whatever configuration the filter has.
+    /// `config { … }`: none if the cases suit any configuration of the filter.
     pub config: Option<Vec<ConfigNode>>,
     /// `clock 1767225600000`: Unix time in milliseconds of the first case.
     pub clock: u64,
-    /// `lookup "www.example" "A" { … }`: what the filter's lookups come to.
+    /// `lookup "www.example" "A" { … }`: the answers to the filter's lookups.
     pub lookups: Lookups,
-    /// `source "list" "FILE"`: what the filter's data is made of before the first case.
+    /// `source "list" "FILE"`: the files for the filter's refresh before the first case.
     pub sources: Vec<SourceFile>,
-    /// In the order in which they are run, all by the same filter instance.
+    /// In the order in which one filter instance runs them all.
     pub cases: Vec<Case>,
 }
 
-/// One call of a filter, and what it said.
+/// One call of a filter, and its recorded result.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What the filter is given.
+    /// The filter's input.
     pub input: Input,
-    /// The name in wire format, lowercased.
+    /// The name in lowercase wire format.
     pub name: Vec<u8>,
     /// `given { … }`: the response's message, and details of the query.
     pub given: Given,
-    /// `after="5s"`: how long after the case before.
+    /// `after="5s"`: the time since the previous case.
     pub after: Duration,
-    /// What the filter said when it was last recorded; none: that is still to be done.
+    /// The recorded result; none: not recorded yet.
     pub snapshot: Option<Snapshot>,
-    /// The line as it is written, without its block.
+    /// The line as written, without its block.
     pub title: String,
-    /// Where it stands, without its block.
+    /// Its span, without its block.
     pub(super) head: Span,
-    /// Where it stands, with its block.
+    /// Its span, including its block.
     pub(super) whole: Span,
 }
 
-/// The record that a filter is given; times that depend on the clock are filled in when it is.
+/// The record passed to a filter; times that depend on the clock are filled in when it runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Input {
     /// `query`: the query phase.
@@ -61,7 +61,7 @@ pub enum Input {
 }
 
 impl TestCases {
-    /// The `filter` block with the configuration that the cases are for.
+    /// The `filter` block with the configuration of these cases.
     pub fn configured(&self, block: &config::Filter) -> config::Filter {
         let mut block = block.clone();
         if let Some(config) = &self.config {
@@ -70,18 +70,18 @@ impl TestCases {
         block
     }
 
-    /// The text with these snapshots written into these cases (indices into [`TestCases::cases`]), and all else as
-    /// it was.
+    /// The text with these snapshots written into these cases (indices into [`TestCases::cases`]); all other
+    /// text is unchanged.
     pub fn with_snapshots(&self, snapshots: &[(usize, &Snapshot)]) -> String {
         let mut text = self.source.text().to_owned();
         let mut snapshots = snapshots.to_vec();
-        // From the end, so that places before stay where they are.
+        // From the end, so that earlier spans stay valid.
         snapshots.sort_by_key(|(index, _)| Reverse(*index));
         for (index, snapshot) in snapshots {
             let Some(case) = self.cases.get(index) else {
                 continue;
             };
-            // What is given stays as it is written.
+            // The `given` node stays as written.
             let lines = case.given.text.iter().cloned().chain(snapshot.lines());
             let block: String = lines.map(|line| format!("    {line}\n")).collect();
             text.replace_range(case.head.end()..case.whole.end(), &format!(" {{\n{block}}}"));
@@ -99,7 +99,7 @@ mod tests {
         TestCases::parse(Source::new("test", text)).unwrap()
     }
 
-    /// A snapshot reads back as it was, and the rest of the text stays.
+    /// A snapshot reads back unchanged, and so does the rest of the text.
     #[test]
     fn snapshots_are_written_into_their_cases() {
         let text = "// first\nquery \"a\" \"A\" {\n    pass // as before\n}\n// second\nquery \"b\" \"A\"\n\

@@ -1,4 +1,4 @@
-//! What a case gives a filter beside the record: the message of a response, the details of a query.
+//! The input of a case beside its record: the message of a response, the details of a query.
 //!
 //! ```kdl
 //! response "www.example" "A" source="cache" {
@@ -50,33 +50,34 @@ const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.
 
 const OPTION: Shape = Shape::plain(1..=usize::MAX, r#"option 8 "000118" "c00002""#);
 
-/// Where the header counts the records of the answer section.
+/// Offset of the answer section's record count in the header.
 pub(super) const ANSWERS: usize = 6;
 
-/// Sections of a message in their order, by the words of test cases, and where each is counted in the header.
+/// The sections of a message in order, as named in test cases, with the offset of each count in the header.
 const SECTIONS: [(&str, usize); 3] = [("record", ANSWERS), ("authority", 8), ("additional", 10)];
 
-/// What is given.
+/// The decoded input.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
-    /// The response; as a rule without records.
+    /// The response message, usually without records.
     pub message: Vec<u8>,
-    /// How many records its answer section has.
+    /// Number of records in its answer section.
     pub answers: u16,
-    /// Their lowest TTL, and that of all other records; 0: there are none.
+    /// The lowest TTL of all its records; 0: there are none.
     pub ttl: u32,
     /// The options of the query's OPT record.
     options: Vec<u8>,
     listener: String,
     server_name: String,
-    /// Who asks.
+    /// The client's identity.
     identity: Identity,
-    /// The node as it is written.
+    /// The node as written.
     pub(super) text: Option<String>,
 }
 
 impl Given {
-    /// Reads a case's `given`, if it has one, for a question in wire format. `file` is the text that it stands in.
+    /// Decodes a case's `given`, if it has one, for a question in wire format. `file` is the text of the
+    /// whole file.
     pub(super) fn decode(
         mistakes: &mut Mistakes,
         node: Option<&KdlNode>,
@@ -127,7 +128,7 @@ impl Given {
         }
     }
 
-    /// What there is to know of the query.
+    /// The known details of the query.
     pub(super) fn known(&self) -> Known<'_> {
         Known {
             options: &self.options,
@@ -138,7 +139,7 @@ impl Given {
     }
 }
 
-/// Reads `identity="shop/web"` or `identity="host"`, and the labels and annotations in the block.
+/// Decodes `identity="shop/web"` or `identity="host"`, and the labels and annotations in the block.
 fn decode_identity(mistakes: &mut Mistakes, node: &KdlNode) -> Identity {
     let mut labels = |name: &str| {
         let mut labels = Labels::new();
@@ -188,7 +189,7 @@ fn identity(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
-/// Adds a record to the section of a message that is counted there: its TTL, unless it has a mistake.
+/// Appends a record to a message and counts it at `count_at`. Returns its TTL, or none if it has a mistake.
 pub(super) fn push_record(
     mistakes: &mut Mistakes,
     node: &KdlNode,
@@ -218,7 +219,7 @@ fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
     })
 }
 
-/// Hexadecimal digits, two for each octet.
+/// Decodes hexadecimal digits, two per byte.
 fn octets(value: &KdlValue) -> Result<Vec<u8>, Wrong> {
     let octets = hex::octets(&text(value)?).filter(|octets| octets.len() <= usize::from(u16::MAX));
     octets.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What the lookups of a filter come to in its test cases.
+//! The answers to a filter's lookups in its test cases.
 //!
 //! ```kdl
 //! lookup "banner.example.list.test" "A" { record "banner.example.list.test." 300 "A" "127.0.0.2" }
@@ -31,12 +31,12 @@ const STATUSES: [(&str, LookupStatus); 4] = [
     ("limited", LookupStatus::Limited),
 ];
 
-/// What names and types lead to, from wherever they are asked. What is not among them does not exist.
+/// Answers by name and type, whatever the path of the lookup. All other names do not exist.
 #[derive(Debug, Clone, Default)]
 pub struct Lookups(HashMap<(Vec<u8>, u16), (Found, Vec<u8>)>);
 
 impl Lookups {
-    /// Takes a `lookup` node in.
+    /// Decodes a `lookup` node and adds it.
     pub(super) fn decode(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
         mistakes.check(node, &LOOKUP);
         let mut given = arguments(node);
@@ -68,7 +68,7 @@ impl Lookups {
         self.0.insert((name.as_bytes().to_vec(), qtype), found);
     }
 
-    /// The answers to what a filter asks.
+    /// The answers to these lookups.
     pub(super) fn answer(&self, ask: &Ask) -> Vec<(Found, Vec<u8>)> {
         let answers = ask.lookups.iter().map(|lookup| {
             let name = Name::lowercased(&lookup.name);

@@ -1,4 +1,4 @@
-//! Test cases of a filter: what it is asked, and a snapshot of what it said.
+//! Test cases of a filter: its inputs, and snapshots of its results.
 //!
 //! ```kdl
 //! config { block "ads.example" }
@@ -8,9 +8,9 @@
 //! }
 //! ```
 //!
-//! A file of them is read into [`TestCases`]. [`run`](run()) has a filter answer them one after the other, all by one
-//! instance, and compares; [`load_filter`] loads a filter for the proxy and refuses one that says something else. The words
-//! of a [`Snapshot`] are those in which a verdict is shown everywhere.
+//! [`TestCases`] holds one file. [`run`](run()) runs its cases in order on one instance and compares the
+//! results; [`load_filter`] loads a filter for the proxy and refuses one whose results differ. The words of a
+//! [`Snapshot`] are used wherever a verdict is shown.
 
 mod compare;
 mod file;

@@ -25,7 +25,7 @@ use crate::dns::text::CLASSES;
 use crate::dns::{CLASS_IN, Transport, edns, flag};
 use crate::filter::{self, SourceFile, client_halves};
 
-/// Nodes at the top of a file.
+/// Top-level nodes of a file.
 const SECTIONS: [&str; 8] = [
     "zones", "config", "clock", "lookup", "source", "query", "response", "event",
 ];
@@ -92,7 +92,7 @@ const fn case(example: &'static str, properties: &'static [&'static str]) -> Sha
     }
 }
 
-/// What may stand in a case: what it gives the filter, and the words of a snapshot.
+/// What a case may contain: its input, and the words of a snapshot.
 const CHILDREN: [&str; WORDS.len() + 1] = {
     let mut children = ["given"; WORDS.len() + 1];
     let mut at = 0;
@@ -103,7 +103,7 @@ const CHILDREN: [&str; WORDS.len() + 1] = {
     children
 };
 
-/// How queries come, by the words of test cases.
+/// Transports, as named in test cases.
 pub(super) const TRANSPORTS: [(&str, Transport); 6] = [
     ("udp", Transport::Udp),
     ("tcp", Transport::Tcp),
@@ -113,20 +113,20 @@ pub(super) const TRANSPORTS: [(&str, Transport); 6] = [
     ("internal", Transport::Internal),
 ];
 
-/// Who asks where nothing else is written: an address of documentation (RFC 5737).
+/// The default client: a documentation address (RFC 5737).
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1053);
 
-/// 2026-01-01T00:00:00Z in Unix milliseconds: the time of the first case, unless written.
+/// 2026-01-01T00:00:00Z in Unix milliseconds: the default time of the first case.
 const CLOCK: u64 = 1_767_225_600_000;
 
-/// How far a case may be behind the one before.
+/// The range of time between a case and the previous one.
 const AFTER: RangeInclusive<Duration> = ms(0)..=ms(365 * 86_400_000);
 
 impl TestCases {
     /// Reads a file of test cases.
     ///
     /// # Errors
-    /// Every mistake in it, or that it cannot be read.
+    /// Every mistake in it, or why it cannot be read.
     pub fn load(path: &Path) -> Result<TestCases, Report> {
         TestCases::parse(read_source(path)?)
     }
@@ -186,7 +186,7 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
     }
 }
 
-/// The index of the longest of `zones` that owns a name.
+/// A map from each zone to its index.
 fn owners(zones: &[String]) -> SuffixMap<usize> {
     let mut owners = SuffixMap::default();
     for (index, zone) in zones.iter().enumerate() {
@@ -197,7 +197,7 @@ fn owners(zones: &[String]) -> SuffixMap<usize> {
     owners
 }
 
-/// What cases are read with.
+/// The context for reading cases.
 struct Reader<'a> {
     source: &'a Source,
     zones: &'a [String],
@@ -206,7 +206,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A file that the filter's refresh is given.
+    /// A file for the filter's refresh.
     fn source(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<SourceFile> {
         mistakes.check(node, &SOURCE);
         let name = mistakes.argument(node, text)?;
@@ -229,7 +229,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The case that a node is; none if it is something else or has mistakes.
+    /// Decodes a case; none if the node is something else or has mistakes.
     fn case(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<Case> {
         let shape = match node.name().value() {
             "query" => &QUERY,
@@ -285,7 +285,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Who asks what, as the filter has it.
+    /// Decodes the query record of a case.
     fn query(
         &self,
         mistakes: &mut Mistakes,
@@ -321,7 +321,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The index of one of the zones.
+    /// The index of a zone.
     fn zone(&self, value: &KdlValue) -> Result<usize, Wrong> {
         let name = zone_name(value)?;
         let found = self.zones.iter().position(|zone| *zone == name);
@@ -397,7 +397,7 @@ fn source(mistakes: &mut Mistakes, node: &KdlNode) -> u8 {
     filter::source_number(origin(mistakes, node))
 }
 
-/// A node's span without the line breaks and the semicolon behind it.
+/// A node's span without trailing whitespace and semicolons.
 fn trimmed(text: &str, head: Span, whole: Span) -> Span {
     let text = text.get(head.start..whole.end()).unwrap_or_default();
     let text = text.trim_end_matches(|c: char| c.is_whitespace() || c == ';');

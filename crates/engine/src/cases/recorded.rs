@@ -1,4 +1,4 @@
-//! Test cases made of messages that a server was sent and has sent.
+//! Makes test cases from queries and responses of a server.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,21 +14,21 @@ use crate::dns::{
     CLASS_IN, HEADER, QUESTION_TAIL, RCODES, Transport, edns, flag, name, rcode_text, rtype, u16_at,
 };
 
-/// Networks of documentation, each with 254 hosts (RFC 5737).
+/// Documentation networks, each with 254 hosts (RFC 5737).
 const NETWORKS: [[u8; 3]; 3] = [[192, 0, 2], [198, 51, 100], [203, 0, 113]];
 
-/// The network of documentation for IPv6 (RFC 3849).
+/// The documentation network for IPv6 (RFC 3849).
 const NETWORK_SIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0);
 
-/// Clients that are told apart; later ones get names of the first ones again.
+/// Clients that get distinct addresses; later ones get the same addresses again.
 const CLIENTS: usize = NETWORKS.len() * 254;
 
-/// Addresses of documentation in the place of clients', each always in the place of the same one.
+/// Replaces clients' addresses with documentation addresses, consistently.
 #[derive(Debug, Default)]
 pub struct Masks(HashMap<IpAddr, IpAddr>);
 
 impl Masks {
-    /// What stands for a client.
+    /// The documentation address for a client.
     pub fn mask(&mut self, client: IpAddr) -> IpAddr {
         let client = client.to_canonical();
         let count = self.0.len() % CLIENTS;
@@ -45,7 +45,7 @@ impl Masks {
     }
 }
 
-/// The question of a message, as it is in wire format, lowercased; none: it is no question that filters see.
+/// The question of a message, lowercased.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Asked {
     name: Vec<u8>,
@@ -54,7 +54,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads it.
+    /// Parses a message; none: it has no question that filters see.
     pub fn of(message: &[u8]) -> Option<Asked> {
         let is_query = message.len() >= HEADER && u16_at(message, 2) & flag::OPCODE == 0;
         let end = name::skip_plain(message, HEADER).ok().filter(|_| is_query)?;
@@ -62,13 +62,13 @@ impl Asked {
             return None;
         }
         let (qtype, qclass) = (u16_at(message, end), u16_at(message, end + 2));
-        // Types that are none of a record's (RFC 6895 section 3.1), but for the one that asks for all.
+        // Types that no record has (RFC 6895 section 3.1), except ANY.
         let is_meta = (128..=254).contains(&qtype) || qtype == rtype::OPT;
         let name = Name::lowercased(&message[HEADER..end]).as_bytes().to_vec();
         (!is_meta).then_some(Asked { name, qtype, qclass })
     }
 
-    /// Where it ends in its message.
+    /// Its end in the message.
     fn end(&self) -> usize {
         HEADER + self.name.len() + QUESTION_TAIL
     }
@@ -90,7 +90,7 @@ impl Asked {
         case
     }
 
-    /// A case of the query phase, a line each, for the query that it is of.
+    /// The lines of a query case for this query.
     pub fn query_case(&self, query: &[u8], client: IpAddr, transport: Transport) -> Vec<String> {
         let mut case = self.head("query", client, transport);
         if let Some(edns) = Query::parse(query).ok().and_then(|query| query.edns) {
@@ -102,8 +102,8 @@ impl Asked {
         case.lines()
     }
 
-    /// A case of the response phase, a line each, with the records of the response. None if they are malformed, or the rcode
-    /// has no name.
+    /// The lines of a response case with the records of this response; none if they are malformed, or the
+    /// rcode has no name.
     pub fn response_case(
         &self,
         response: &[u8],
@@ -201,7 +201,7 @@ mod tests {
             Asked::of(&query)
         };
         assert!(with(0, 1).is_some());
-        // A notification, no question, two, a transfer.
+        // A NOTIFY, no question, two questions, a transfer.
         assert!(
             [with(2, 0x20), with(5, 0), with(5, 2), with(26, 252)]
                 .iter()

@@ -1,4 +1,4 @@
-//! Running test cases: for a report, or to decide whether the proxy takes a filter.
+//! Runs test cases, for a report or to decide whether the proxy accepts a filter.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::filter::{
     Trial, one_line,
 };
 
-/// Octets of a difference in one line.
+/// Maximum bytes of a difference in one line.
 const LINE: usize = 512;
 
-/// One case, run.
+/// The result of one case.
 #[derive(Debug)]
 pub struct CaseResult {
     /// What the filter did.
     pub snapshot: Snapshot,
-    /// Why the filter failed, if it did; the words are the runtime's.
+    /// Why the filter failed, if it did, in the runtime's words.
     pub failure: Option<String>,
-    /// What it took.
+    /// The cost of the call.
     pub cost: Cost,
-    /// How that differs from the recorded snapshot.
+    /// The difference from the recorded snapshot.
     pub difference: Difference,
 }
 
-/// Has the filter make its data of the sources of the cases, if there are any. Before the cases are run.
+/// Runs the filter's refresh on the sources of the cases, if there are any. Must precede the cases.
 ///
 /// # Errors
-/// When it does not, in words.
+/// Why the refresh failed.
 pub fn refresh(trial: &mut Trial, cases: &TestCases) -> Result<(), String> {
     match cases.sources.is_empty() {
         true => Ok(()),
@@ -41,7 +41,7 @@ pub fn refresh(trial: &mut Trial, cases: &TestCases) -> Result<(), String> {
     }
 }
 
-/// Runs all cases, in order, each as its result is taken.
+/// Runs all cases in order, lazily.
 pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseResult> {
     let mut now = cases.clock;
     cases.cases.iter().map(move |case| {
@@ -50,9 +50,9 @@ pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseRes
     })
 }
 
-/// The cases (by index) in which a filter says that its verdict may be remembered, and gives another one to another
-/// client, with the difference: the proxy would give one of both to everybody. `results` are those of the cases, and
-/// `trial` has seen none of them.
+/// Finds the cases (by index) in which a verdict may be memoized although another client gets a different
+/// one, with the difference: the proxy would give one of the two to all clients. `results` are those of the
+/// cases; `trial` must not have run any of them.
 pub fn ask_again(trial: &mut Trial, cases: &TestCases, results: &[CaseResult]) -> Vec<(usize, Difference)> {
     let mut again = cases.clone();
     for case in &mut again.cases {
@@ -70,12 +70,12 @@ pub fn ask_again(trial: &mut Trial, cases: &TestCases, results: &[CaseResult]) -
     differing.collect()
 }
 
-/// The same question from elsewhere, and in another way. Clients that differ still do.
+/// The same question from another client, over another transport. Different clients stay different.
 fn from_another_client(query: filter::Query) -> filter::Query {
     let has_edns = query.edns == 0;
     let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(filter::transport_number);
     filter::Query {
-        // In an IPv4 address its last octets, in an IPv6 address the network, too.
+        // Changes the last bytes of an IPv4 address, and also the network of an IPv6 address.
         client_high: if query.client_high == 0 {
             0
         } else {
@@ -96,10 +96,11 @@ fn from_another_client(query: filter::Query) -> filter::Query {
     }
 }
 
-/// Loads a filter for the proxy in the place of the one `before`, and how many test cases it has passed: all of those that the configuration has for it.
+/// Loads a filter for the proxy, replacing `before`, and runs all test cases configured for it. Returns it
+/// with the number of cases.
 ///
 /// # Errors
-/// Where in the operator's file it is named that does not load, or does not pass.
+/// Where the configuration names what does not load or pass.
 pub fn load_filter(
     engine: &Engine,
     block: &config::Filter,
@@ -126,7 +127,7 @@ pub fn load_filter(
     }
 }
 
-/// The first mistake in a file of test cases, told where the configuration names the file.
+/// The first mistake in a file of test cases, reported where the configuration names the file.
 fn invalid(file: &TestCasesFile, report: &Report) -> Diagnostic {
     let (name, line) = (file.source.name(), report.lines()[0]);
     let problem = format!("the test cases {name} are not valid");
@@ -134,8 +135,7 @@ fn invalid(file: &TestCasesFile, report: &Report) -> Diagnostic {
     Diagnostic::new(file.span, problem).help(help)
 }
 
-/// Holds a filter to its test cases, up to the first difference. They are run by an instance of its own, with the
-/// configuration that they are for.
+/// Runs a filter's test cases up to the first difference, in a separate instance with their configuration.
 fn verify(engine: &Engine, filter: &Filter, block: &config::Filter, cases: &TestCases) -> Result<(), String> {
     let block = cases.configured(block);
     let mut trial = match Trial::of(engine, filter, &block, &cases.zones) {
@@ -226,7 +226,7 @@ fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> Case
     }
 }
 
-/// A case's last call in the words of a snapshot, behind those that it has from earlier ones, compared with the one that the case has.
+/// Appends a case's last call to the snapshot of earlier ones, and compares it with the case's snapshot.
 fn result<V>(
     case: &Case,
     mut snapshot: Snapshot,

@@ -1,4 +1,4 @@
-//! Snapshots: what a filter said, in the words of the file.
+//! Snapshots: a filter's results in the words of a test-case file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::filter::{
     ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Selector, Verdict,
 };
 
-/// What a snapshot may hold, in the order in which it is written.
+/// The words of a snapshot, in the order in which they are written.
 pub(super) const WORDS: [&str; 20] = [
     "not-called",
     "called",
@@ -36,28 +36,28 @@ pub(super) const WORDS: [&str; 20] = [
     COST,
 ];
 
-/// Those of them that tell what a filter did beside its verdict.
+/// The words for effects beside the verdict.
 pub(super) const EFFECTS: [&str; 4] = ["log", "print", "count", COST];
 
-/// The node that says what a call took. It is recorded and compared, but no reason to fail: another compiler leaves
-/// other instructions.
+/// The node with the cost of a call. It is recorded and compared, but a difference is not a failure: another
+/// compiler emits other instructions.
 pub(super) const COST: &str = "cost";
 
-/// A verdict in the words of test cases, a line each.
+/// A verdict in the words of test cases, as lines.
 pub fn verdict_lines(verdict: &Verdict) -> Vec<String> {
     let mut snapshot = Snapshot::default();
     snapshot.verdict(verdict);
     snapshot.lines()
 }
 
-/// A verdict about a response in the words of test cases, a line each.
+/// A verdict on a response in the words of test cases, as lines.
 pub fn response_verdict_lines(verdict: &ResponseVerdict) -> Vec<String> {
     let mut snapshot = Snapshot::default();
     snapshot.response(verdict);
     snapshot.lines()
 }
 
-/// What a filter did in one call.
+/// The result of one call of a filter.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot(pub(super) Vec<ConfigNode>);
 
@@ -68,7 +68,7 @@ impl From<Vec<ConfigNode>> for Snapshot {
 }
 
 impl Snapshot {
-    /// As it is written, without the block around it.
+    /// Its text, without the enclosing block.
     pub fn lines(&self) -> Vec<String> {
         spell(&self.0)
     }
@@ -170,7 +170,7 @@ impl Snapshot {
         self.add("drop", reason);
     }
 
-    /// Why the last node is as it is.
+    /// Adds an extended error to the last node.
     fn error(&mut self, error: Option<&Ede>) {
         if let Some(error) = error {
             self.property("error", number(error.code.into()));
@@ -320,7 +320,7 @@ impl Snapshot {
         }
     }
 
-    /// Which records the last node means.
+    /// Adds a selector of records to the last node.
     fn selector(&mut self, selector: &Selector) {
         if let Some(section) = selector.section {
             self.property("section", word(section.as_str()));
@@ -336,7 +336,7 @@ impl Snapshot {
         }
     }
 
-    /// What is recorded of a call beside its outcome.
+    /// Adds what a call did beside its outcome.
     pub(super) fn effects<V>(&mut self, execution: &Execution<V>) {
         if let Some(failure) = &execution.failure {
             self.add("fail", [word(reason(failure.reason))]);
@@ -366,7 +366,7 @@ impl Snapshot {
     }
 }
 
-/// Bits of the header by name.
+/// Names of header bits.
 fn header_bits(bits: u16) -> String {
     let names = [("TC", flag::TC), ("AA", flag::AA), ("AD", flag::AD)];
     let names = names.into_iter().filter(|(_, bit)| bits & bit != 0);

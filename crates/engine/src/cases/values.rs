@@ -1,4 +1,4 @@
-//! Values that several kinds of nodes have: names, types, rcodes.
+//! Values shared by several kinds of nodes: names, types, rcodes.
 
 use kdl::{KdlNode, KdlValue};
 
@@ -11,7 +11,7 @@ pub(super) fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
     mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
 }
 
-/// Where a response came from: an upstream, unless written.
+/// The origin of a response; by default an upstream.
 pub(super) fn origin(mistakes: &mut Mistakes, node: &KdlNode) -> Origin {
     let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
     let origin = mistakes.property(node, "source", word(&origins));

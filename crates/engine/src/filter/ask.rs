@@ -1,4 +1,4 @@
-//! What a filter asks the host before it decides, and the answers on their way back to it.
+//! Lookups that a filter requests before it decides, and their answers.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use super::provenance::source_number;
 use crate::dns::Origin;
 use crate::dns::name::Name;
 
-/// How often a filter may ask about one query, and how often about one response.
+/// How often a filter may request lookups for one query, and how often for one response.
 pub const ROUNDS: usize = 4;
 
-/// What a filter wants to know before it decides.
+/// The lookups that a filter needs before it decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// 1 to 16.
     pub lookups: Box<[Lookup]>,
-    /// How long all of them together may take.
+    /// Time limit for all of them together.
     pub time: Duration,
-    /// Handed back with the answers.
+    /// Returned with the answers.
     pub state: Box<[u8]>,
 }
 
-/// A question of a filter's own.
+/// A question asked by a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// A valid wire-format name, in the filter's letter case.
     pub name: Box<[u8]>,
-    /// Never a meta type but ANY.
+    /// No meta type except ANY.
     pub qtype: u16,
-    /// From where it is made.
+    /// Where it starts.
     pub path: LookupPath,
 }
 
-/// From where a lookup is made.
+/// Where a lookup starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookupPath {
     /// From the first stage of the zone that owns the name.
@@ -45,35 +45,35 @@ pub enum LookupPath {
 }
 
 impl Ask {
-    /// Octets that it holds.
+    /// The size of its contents in bytes.
     pub fn octets(&self) -> usize {
         let names = self.lookups.iter().map(|lookup| lookup.name.len());
         size_of_val(&*self.lookups) + names.sum::<usize>() + self.state.len()
     }
 }
 
-/// What became of a lookup; its number is what `status` of a `lookup-answer` says.
+/// The result of a lookup; its number is the `status` of a `lookup-answer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LookupStatus {
-    /// There is a response that says something: records, or that there are none.
+    /// There is a conclusive response: records, or that there are none.
     Answered = 0,
-    /// Nothing could be found out: SERVFAIL, a filter dropped it, or there is no such zone.
+    /// No result: SERVFAIL, a filter dropped it, or there is no such zone.
     Failed = 1,
     /// It took too long.
     TimedOut = 2,
-    /// It was not made, or given up, since a limit of the proxy's was reached.
+    /// Not made, or given up, because of one of the proxy's limits.
     Limited = 3,
 }
 
-/// What a lookup came to.
+/// The response to a lookup.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What became of it.
+    /// The result.
     pub status: LookupStatus,
     /// All 12 bits.
     pub rcode: u16,
-    /// Where it came from.
+    /// The origin of the response.
     pub source: Origin,
     /// The lowest TTL of its records, in seconds.
     pub ttl: u32,
@@ -81,7 +81,7 @@ pub struct Found {
     pub answer_count: u16,
 }
 
-/// A call that hands a filter the answers to what it has asked about one query or response.
+/// A call that passes a filter the answers to its lookups for one query or response.
 #[derive(Clone)]
 pub struct Answers<R> {
     pub(super) record: R,
@@ -90,8 +90,8 @@ pub struct Answers<R> {
 }
 
 impl Answers<AskedQuery> {
-    /// About this query; its offsets are filled in here. Beside what was found is its message, empty unless it was
-    /// answered.
+    /// Answers about this query, whose offsets are filled in here. Each found response comes with its
+    /// message, empty unless it was answered.
     pub fn about_query(
         query: Query,
         asked: Asked<'_>,
@@ -112,8 +112,8 @@ impl Answers<AskedQuery> {
 }
 
 impl Answers<AskedResponse> {
-    /// About this response, as [`about_query`](Answers::about_query); `message` is empty unless the filter wants
-    /// [messages](super::Interest::messages).
+    /// Answers about this response, like [`about_query`](Answers::about_query); `message` is empty unless the
+    /// filter requests [messages](super::Interest::messages).
     pub fn about_response(
         response: Response,
         asked: Asked<'_>,
@@ -135,12 +135,12 @@ impl Answers<AskedResponse> {
 }
 
 impl<R> Answers<R> {
-    /// Octets that it holds.
+    /// The size of its contents in bytes.
     pub(super) fn octets(&self) -> usize {
         size_of_val(&*self.answers) + self.bytes.len()
     }
 
-    /// A message has at most 65 535 octets and there are 16 of them at most, so that every place fits.
+    /// All offsets fit, since there are at most 16 messages of at most 65,535 bytes.
     fn new(record: R, mut bytes: Vec<u8>, found: impl Iterator<Item = (Found, Vec<u8>)>) -> Answers<R> {
         let answers = found.map(|(found, message)| {
             let message_start = bytes.len() as u32;

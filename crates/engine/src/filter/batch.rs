@@ -5,22 +5,22 @@ use std::ops::Range;
 use super::bindings::dnsweir::filter::types::{Event, Query, Response};
 use super::details::{Details, Known};
 
-/// Records on their way into a filter. Made once per worker and phase and cleared for each call, so that
+/// Records to be passed to a filter. Made once per worker and phase and cleared for each call, so that
 /// filling it allocates nothing once it has grown.
 #[derive(Debug, Clone)]
 pub struct Batch<R> {
     records: Vec<R>,
     bytes: Vec<u8>,
-    /// Of each query's name, for the memo; empty in batches of other records.
+    /// Hash of each query's name, for the memo; empty in batches of other records.
     hashes: Vec<u64>,
 }
 
-/// What lies in the bytes for one query.
+/// What goes into the bytes for one query.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// In lowercase wire format.
     pub name: &'a [u8],
-    /// What the filter wants to know of it, and what there is; none: nothing.
+    /// The details the filter requested, and what is known of them; none: no details.
     pub details: Option<(&'a Details, Known<'a>)>,
 }
 
@@ -30,11 +30,11 @@ impl<'a> From<&'a [u8]> for Asked<'a> {
     }
 }
 
-/// Octets of the names and messages of events that wait to be heard of, beyond which messages stay out.
+/// Maximum bytes of names and messages of pending events. Beyond it, messages are left out.
 pub(super) const EVENT_OCTETS: usize = 2 << 20;
 
-/// Octets of the labels and annotations of clients in events that wait to be heard of: of a batch, and of what waited before
-/// it, which is handed over when it weighs as much as 256 events.
+/// Maximum bytes of client labels and annotations in pending events: those of a batch and those pending
+/// before it, which are delivered once they weigh as much as 256 events.
 pub(super) const LABEL_OCTETS: usize = 4 << 20;
 
 impl<R> Default for Batch<R> {
@@ -48,29 +48,29 @@ impl<R> Default for Batch<R> {
 }
 
 impl<R> Batch<R> {
-    /// Forgets the records and keeps the memory.
+    /// Removes the records but keeps the memory.
     pub fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();
         self.hashes.clear();
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// In the order they were pushed.
+    /// The records, in the order they were pushed.
     pub fn records(&self) -> &[R] {
         &self.records
     }
 
-    /// What the records point into.
+    /// The bytes that the records point into.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -80,7 +80,7 @@ impl<R> Batch<R> {
         self.hashes[index]
     }
 
-    /// Puts what was asked where its record says.
+    /// Appends the name and details of a query, and sets the record's offsets.
     fn place(&mut self, query: &mut Query, asked: Asked<'_>) {
         query.name_start = self.append(asked.name);
         query.name_length = asked.name.len() as u16;
@@ -91,8 +91,8 @@ impl<R> Batch<R> {
         query.details_length = (self.bytes.len() - begin) as u16;
     }
 
-    /// Appends bytes and says where they start. A batch never gets near four gigabytes: it holds as many
-    /// messages as a worker takes from a socket at once, and a message has at most 65 535 octets.
+    /// Appends bytes and returns their start. A batch never nears 4 GiB: it holds at most as many messages as
+    /// a worker reads from a socket in one go, of at most 65,535 bytes each.
     fn append(&mut self, bytes: &[u8]) -> u32 {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
@@ -101,15 +101,15 @@ impl<R> Batch<R> {
 }
 
 impl Batch<Query> {
-    /// Adds a query; its offsets are filled in here. `name` is in lowercase wire format, `hash` the one that
-    /// [`recall`](super::Instance::recall) will be asked with.
+    /// Adds a query and fills in its offsets. `name` is in lowercase wire format; `hash` is the one that
+    /// [`recall`](super::Instance::recall) will be called with.
     pub fn push_query(&mut self, mut query: Query, asked: Asked<'_>, hash: u64) {
         self.place(&mut query, asked);
         self.records.push(query);
         self.hashes.push(hash);
     }
 
-    /// The name of a query that was pushed.
+    /// The name of a query in the batch.
     pub fn name(&self, index: usize) -> &[u8] {
         let query = &self.records[index];
         &self.bytes[query.name_start as usize..][..usize::from(query.name_length)]
@@ -117,7 +117,8 @@ impl Batch<Query> {
 }
 
 impl Batch<Response> {
-    /// Adds a response; offsets are filled in here. `message` is empty unless the filter wants [messages](super::Interest::messages).
+    /// Adds a response and fills in its offsets. `message` is empty unless the filter requests
+    /// [messages](super::Interest::messages).
     pub fn push_response(&mut self, mut response: Response, asked: Asked<'_>, message: &[u8]) {
         self.place(&mut response.query, asked);
         response.message_start = self.append(message);
@@ -127,9 +128,10 @@ impl Batch<Response> {
 }
 
 impl Batch<Event> {
-    /// Adds an event, and says how many octets it takes beside its record; offsets are filled in here. `message` is empty
-    /// unless the filter wants [messages](super::Interest::messages), and stays out if too many wait already.
-    // For every hit where a filter hears events; left to itself, the compiler makes a call of it.
+    /// Adds an event, fills in its offsets and returns how many bytes it takes beside its record. `message`
+    /// is empty unless the filter requests [messages](super::Interest::messages), and left out if too many
+    /// bytes are pending.
+    // Runs for every hit where a filter receives events; the compiler would not inline it by itself.
     #[inline]
     pub fn push_event(&mut self, mut event: Event, asked: Asked<'_>, message: &[u8]) -> usize {
         let begin = self.bytes.len();
@@ -144,20 +146,20 @@ impl Batch<Event> {
     }
 }
 
-/// One record of a batch and its bytes alone, as if they were the whole batch.
+/// One record of a batch with its own bytes, as if they were the whole batch.
 pub(super) struct Alone<'a, R> {
     pub(super) record: R,
     pub(super) bytes: &'a [u8],
 }
 
-/// A record that can be taken out of its batch.
+/// A record that can be separated from its batch.
 pub(super) trait Portable: Copy {
-    /// The bytes it points into: one range, as `push` appends them in one go.
+    /// The range of bytes it points into; one range, since each `push` appends them together.
     fn span(&self) -> Range<usize>;
-    /// Moves its offsets down by `by`.
+    /// Lowers its offsets by `by`.
     fn rebase(&mut self, by: u32);
 
-    /// Takes it out.
+    /// Copies one record and borrows its bytes.
     fn isolate(batch: &Batch<Self>, index: usize) -> Alone<'_, Self> {
         let mut record = batch.records[index];
         let span = record.span();

@@ -1,9 +1,9 @@
-//! Whom failed calls of a filter are blamed on: first the name, then the client.
+//! Blames failed calls of a filter: first on the name, then on the client.
 //!
-//! Whoever is blamed gets `on-error` without a call until it is paid off, and everyone else keeps the filter. What is
-//! charged to the filter itself is [`Health`](super::health::Health)'s business, on each worker;
-//! docs/decisions/0014-blame.md says why. All workers share the book. While nobody is blamed, nobody looks into it:
-//! whoever makes a call reads one flag.
+//! What is blamed gets `on-error` without a call until its cost is paid off; everything else keeps the
+//! filter. The debt of the filter itself is kept by [`Health`](super::health::Health), per worker;
+//! docs/decisions/0014-blame.md gives the reasons. All workers share the book. While nothing is blamed, a
+//! call only reads one flag.
 
 mod accounts;
 mod known;
@@ -22,24 +22,24 @@ use crate::config::{CLIENT_BITS, Network, left_aligned};
 use accounts::Accounts;
 use known::Known;
 
-/// Names of one client that may fail before it is blamed.
+/// Names of one client that may fail before the client is blamed.
 const NAMES_OF_CLIENT: u32 = 3;
 
 /// How long after the last failure the book is closed.
 const CLOSED_AFTER: Duration = Duration::from_secs(120);
 
-/// What one failure costs counts for so long: a tenth of the time may be wasted.
+/// A failure is paid off in this many times its cost, so that a tenth of the time may be wasted.
 pub(super) const SHARE: u32 = 10;
 
-/// Octets of a full book.
+/// Bytes of a full book.
 pub(super) const OCTETS: usize = 2 * (accounts::OCTETS + known::OCTETS) + Evidence::OCTETS;
 
 /// The book of one filter.
 pub(super) struct Blame {
-    /// Whether there is anything in the book.
+    /// Whether there may be anything in the book.
     open: AtomicBool,
     hasher: RandomState,
-    /// Bits of an IPv4 address that say who it is, and of an IPv6 address.
+    /// Bits of an IPv4 and of an IPv6 address that identify a client.
     bits: AtomicU16,
     book: Mutex<Book>,
 }
@@ -54,28 +54,28 @@ struct Book {
     evidence: Evidence,
 }
 
-/// Who asks for what, as the book knows them.
+/// Hashes of the name and the client of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asker {
     name: u64,
     client: u64,
 }
 
-/// What the book says of somebody.
+/// The book's judgement of a name and client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// The name is blamed.
     BadName,
-    /// The client is.
+    /// The client is blamed.
     BadClient,
-    /// The name or the client has succeeded since failures began.
+    /// Calls have succeeded for the name or the client since failures began.
     Known,
-    /// Neither has.
+    /// None has.
     Stranger,
 }
 
 impl Blame {
-    /// An empty book, which keeps what failed for as long as the filter is on probation.
+    /// An empty book, which keeps failed questions while the filter is on probation.
     pub(super) fn new(evidence: Evidence) -> Blame {
         Blame {
             open: AtomicBool::new(false),
@@ -88,19 +88,19 @@ impl Blame {
         }
     }
 
-    /// How many bits of an IPv4 and of an IPv6 address say who it is, from now on.
+    /// Sets how many bits of an IPv4 and of an IPv6 address identify a client.
     pub(super) fn tell_apart_by(&self, bits: (u8, u8)) {
         self.bits
             .store(u16::from_be_bytes(bits.into()), Ordering::Relaxed);
     }
 
-    /// Whether anybody may be blamed.
+    /// Whether any name or client may be blamed.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Who asks for what.
+    /// The name and client of a query.
     pub(super) fn asker(&self, about: &impl Subject) -> Asker {
         let (query, bytes) = about.asked();
         let start = query.name_start as usize;
@@ -116,7 +116,7 @@ impl Blame {
         }
     }
 
-    /// What there is to know of somebody at `now`.
+    /// Returns the standing of a name and client at `now`, and closes the book when its time is over.
     pub(super) fn standing(&self, now: Instant, who: Asker) -> Standing {
         let mut book = self.book.lock();
         if book.is_over(now) {
@@ -134,7 +134,7 @@ impl Blame {
         }
     }
 
-    /// Notes that a call succeeded for somebody.
+    /// Records that a call succeeded.
     pub(super) fn succeeded(&self, who: Asker) {
         let mut book = self.book.lock();
         if book.last_failure.is_some() {
@@ -143,13 +143,14 @@ impl Blame {
         }
     }
 
-    /// Notes that a call failed of which nobody knows for whom.
+    /// Records that a call about several records failed.
     pub(super) fn failed_for_somebody(&self, now: Instant) {
         self.book.lock().last_failure = Some(now);
         self.open.store(true, Ordering::Relaxed);
     }
 
-    /// Blames somebody for a call that failed at `now` at this cost; `asked` is what failed. False: there is no room to.
+    /// Blames a call that failed at `now`, at this cost; `asked` returns its question. Returns false if there
+    /// is no room to.
     pub(super) fn failed(
         &self,
         now: Instant,
@@ -165,7 +166,7 @@ impl Blame {
         book.known_names.remove(who.name);
         let is_new = !book.names.has(now, who.name);
         let mut room = book.names.blame(now, who.name, 1, least);
-        // Whoever asks for a name that is blamed already is its next victim.
+        // A client that queries a name already blamed is a victim, not the cause.
         if is_new {
             book.evidence.add((who.name, who.client), why, asked);
             room &= book.clients.blame(now, who.client, NAMES_OF_CLIENT, least);
@@ -176,7 +177,8 @@ impl Blame {
         room
     }
 
-    /// What failed while the filter was on probation, if it is enough to ask another one about. It is given out once.
+    /// Takes what failed during probation, once there is enough to test another filter with it. Returns it
+    /// once.
     pub(super) fn take_evidence(&self) -> Option<(String, Vec<Question>)> {
         self.book.lock().evidence.take()
     }
@@ -188,7 +190,7 @@ impl Book {
             .is_some_and(|last| now.saturating_duration_since(last) >= CLOSED_AFTER)
     }
 
-    /// Forgets everybody, and gives the memory back. What probation has found stays.
+    /// Clears the book and frees its memory, but keeps the evidence of probation.
     fn close(&mut self) {
         *self = Book {
             evidence: std::mem::take(&mut self.evidence),

@@ -1,7 +1,6 @@
-//! The filters that come with the proxy: ordinary ones, embedded so that nothing needs to be installed
-//! beside it.
+//! The filters that come with the proxy: ordinary ones, embedded so that nothing else needs to be installed.
 
-/// Every built-in filter by name, as the module that cargo left.
+/// Every built-in filter by name, as the module that cargo built.
 pub const BUILTINS: &[(&str, &[u8])] = &[
     ("acl", include_bytes!(env!("DNSWEIR_FILTER_ACL"))),
     ("dns64", include_bytes!(env!("DNSWEIR_FILTER_DNS64"))),

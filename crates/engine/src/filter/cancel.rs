@@ -1,19 +1,19 @@
-//! Cancelling work on another thread whose outcome is no longer wanted.
+//! Cancels work on another thread whose result is no longer needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells work under way on another thread that its outcome is not wanted any more. Clones share it.
+/// A flag that cancels work on another thread. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// The work ends as soon as it looks: within a tenth of a second.
+    /// Cancels the work, which checks the flag at least every tenth of a second.
     pub(crate) fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the work is to end.
+    /// Whether the work is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -27,12 +27,12 @@ pub(super) struct CancelOnDrop {
 }
 
 impl CancelOnDrop {
-    /// What it cancels.
+    /// The flag that it sets.
     pub(super) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// Cancels nothing any more.
+    /// Keeps it from cancelling.
     pub(super) fn disarm(mut self) {
         self.disarmed = true;
     }

@@ -1,4 +1,4 @@
-//! The most memory that filters can take, which follows from the configuration.
+//! The maximum memory of filters, computed from the configuration.
 
 use super::blame;
 use super::data::NAME_OCTETS;
@@ -10,28 +10,27 @@ use super::spares::READY;
 use super::world::TABLE_ENTRIES;
 use crate::config::{Filter, Limits};
 
-/// Octets of an entry of a table.
+/// Bytes per table entry.
 const ENTRY: usize = 8;
 
-/// Copies of machine code while it is loaded: what the compiler left, what is kept of it in a file, and the code in place.
+/// Copies of machine code during a load: the compiler's output, the copy for the cache file, and the loaded
+/// code.
 const COPIES: usize = 3;
 
-/// Octets that an instance with these limits takes at most: what `limits memory=` counts, its verdicts remembered, what one
-/// call carries out of it, its tables, and the runtime's own structures. Every term is a limit that is kept, whatever the
-/// filter does.
+/// Maximum bytes of an instance with these limits: `limits memory=`, its memo, what one call passes out of
+/// it, its tables, and the runtime's own structures. Every term is enforced, whatever the filter does.
 fn instance_memory(limits: &Limits) -> usize {
     limits.memory + REMEMBERED + HOSTCALL_BYTES + TABLE_ENTRIES * ENTRY + FREE + NAME_OCTETS
 }
 
-/// Octets of the instances of one filter: of each worker, and those that are kept ready; and of what is known of who is to blame
-/// for failed calls.
+/// Maximum bytes of one filter's instances, those of all workers and the spares, plus its book of blame.
 pub fn filter_memory(limits: &Limits, workers: usize) -> usize {
     (workers + READY) * instance_memory(limits) + blame::OCTETS
 }
 
-/// Octets that loading these filters takes at most, beside those that run meanwhile: the instances of all workers and the
-/// machine code, as large as it may become, of each filter, and one `limits load-memory=`, the largest, since modules are
-/// compiled one after the other.
+/// Maximum bytes needed to load these filters, beside those that run meanwhile: per filter its instances on
+/// all workers and its machine code at maximum size, plus the largest `limits load-memory=` once, since
+/// modules are compiled one after the other.
 pub fn loading_memory(filters: &[Filter], workers: usize) -> usize {
     let compiling = filters.iter().map(|filter| filter.limits.load_memory).max();
     let loaded = filters.iter().map(|filter| {
@@ -45,7 +44,7 @@ pub fn loading_memory(filters: &[Filter], workers: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Every filter counts on every worker, and only one of them is compiled at a time.
+    /// Every filter counts on every worker, and only one of them compiles at a time.
     #[test]
     fn loading_is_a_sum_and_one_compiler() {
         assert_eq!(loading_memory(&[], 4), 0);

@@ -1,7 +1,7 @@
-//! Turns what a guest returned into the host's own types, refusing what no message could carry.
+//! Converts what a guest returned into the host's own types, and refuses what no message can carry.
 //!
-//! The runtime guarantees that a value has its type. Whether the value makes sense is checked here, once,
-//! so that nothing behind this module has to doubt a verdict.
+//! The runtime guarantees that a value has its type. Its meaning is checked here, once, so that all later
+//! code can trust a verdict.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -25,41 +25,42 @@ const RCODE_MAXIMUM: u16 = 0xfff;
 /// The largest TTL (RFC 2181 section 8).
 const TTL_MAXIMUM: u32 = i32::MAX as u32;
 
-/// Names that one alias may try: as many as Kubernetes allows search domains, and the name alone.
+/// Maximum names in an alias: as many as Kubernetes allows search domains, plus the name itself.
 const ALIAS_TARGETS: usize = 33;
 
-/// rcodes that one edit may replace.
+/// Maximum rcodes replaced by one edit.
 const EDIT_RCODES: usize = 64;
 
-/// Edits of records that one verdict may have, each of which looks at every record.
+/// Maximum record edits in one verdict; each one examines every record.
 const RECORD_EDITS: usize = 64;
 
-/// Indices in all orders of one edit: no message has more records, each of which has eleven octets.
+/// Maximum indices in all orders of one edit: no message has more records, since each takes at least 11
+/// bytes.
 pub(super) const PERMUTED: usize = MESSAGE_MAXIMUM / 11;
 
-/// Bits of the header that may be set or cleared.
+/// Header bits that may be set or cleared.
 const HEADER_BITS: u16 = flag::TC | flag::AA | flag::AD;
 
-/// Octets of an extended error's text.
+/// Maximum bytes of an extended error's text.
 const ERROR_TEXT: usize = 200;
 
-/// Octets of the reason that a query is dropped for: the metrics keep it.
+/// Maximum bytes of the reason for dropping a query; the metrics keep it.
 const DROP_REASON: usize = 64;
 
-/// Milliseconds that one verdict may have a response held back for.
+/// Maximum delay of a response by one verdict, in milliseconds.
 const DELAY: u16 = 2000;
 
-/// Lookups of one ask.
+/// Maximum lookups in one ask.
 const ASK_LOOKUPS: usize = 16;
 
-/// Octets that a filter may have handed back with the answers.
+/// Maximum bytes of state that a filter gets back with the answers.
 const ASK_STATE: usize = 4096;
 
-/// How long the lookups of one ask may take, and may take unless the filter says.
+/// Maximum time for the lookups of one ask, and the default.
 const ASK_TIME: Duration = Duration::from_secs(10);
 const ASK_TIME_DEFAULT: Duration = Duration::from_secs(2);
 
-/// A returned value that makes no sense, in words.
+/// An invalid result, described.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Garbage(pub(super) String);
 
@@ -69,15 +70,15 @@ fn garbage<T>(what: impl Into<String>) -> Checked<T> {
     Err(Garbage(what.into()))
 }
 
-/// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query; `asks`:
-/// whether the filter may ask. `sources` are those that the manifest names.
+/// Stores the verdicts of a call at their queries. `out` holds one [`Outcome::Passed`] per query; `asks` is
+/// whether the filter may request lookups; `sources` are those that the manifest names.
 pub(super) fn verdicts(
     given: Verdicts,
     asks: bool,
     sources: &[Arc<str>],
     out: &mut [QueryOutcome],
 ) -> Checked<()> {
-    // Most verdicts of a batch are alike, and may as well be one.
+    // Most verdicts of a batch are alike and can be shared.
     let mut last: Option<Arc<Verdict>> = None;
     for said in given.0 {
         let verdict = said.verdict;
@@ -114,7 +115,7 @@ pub(super) fn verdicts(
     Ok(())
 }
 
-/// Puts the verdicts of a call in the place of their responses, as [`verdicts`] does for queries.
+/// Stores the verdicts of a call at their responses, as [`verdicts`] does for queries.
 pub(super) fn response_verdicts(
     given: Vec<types::ResponseVerdict>,
     asks: bool,
@@ -189,7 +190,7 @@ fn decision(given: types::Decision) -> Checked<Decision> {
     })
 }
 
-/// Whether a verdict may put a decision off.
+/// Checks that a verdict may be an `ask`.
 fn may_ask(asks: bool, decides: bool) -> Checked<()> {
     match (asks, decides) {
         (false, _) => garbage("an `ask`, which its manifest does not declare"),
@@ -240,7 +241,7 @@ fn rewrite(given: types::Rewrite) -> Checked<Rewrite> {
     if let Some(qtype) = given.qtype.filter(|&qtype| qtype != rtype::ANY && is_meta(qtype)) {
         return garbage(format!("a rewrite to type {qtype}"));
     }
-    // 0 is reserved and NONE is for updates (RFC 6895 section 3.2); ANY can be asked for.
+    // 0 is reserved and NONE is for updates (RFC 6895 section 3.2); ANY may be queried.
     if let Some(qclass @ (0 | 254)) = given.qclass {
         return garbage(format!("a rewrite to class {qclass}"));
     }
@@ -256,7 +257,7 @@ fn answer(given: types::Answer) -> Checked<Answer> {
     let mut room = Room::default();
     let answers = room.records(given.answers)?;
     let authority = room.records(given.authority)?;
-    // RFC 2181 section 9: what is missing of the additional section is not missed.
+    // RFC 2181 section 9: truncating the additional section does not count.
     let is_cut = room.is_full;
     Ok(Answer {
         rcode: rcode(given.rcode)?,
@@ -269,8 +270,8 @@ fn answer(given: types::Answer) -> Checked<Answer> {
     })
 }
 
-/// What a message has room for. What a filter says beyond it is left out: an answer may grow with what others say, and is no fault
-/// of the filter's.
+/// The room left in a message. Records beyond it are left out rather than refused: an answer may grow with
+/// data from elsewhere, which is not the filter's fault.
 pub(super) struct Room {
     octets: usize,
     is_full: bool,
@@ -293,7 +294,7 @@ impl Room {
         records.collect()
     }
 
-    /// A record; none: there is no room for it, nor for another one.
+    /// Checks a record; none: there is no room for it, nor for any later one.
     fn record(&mut self, given: types::ResourceRecord) -> Checked<Option<ResourceRecord>> {
         let record = record(given)?;
         match self.octets.checked_sub(least(&record)).filter(|_| !self.is_full) {
@@ -309,10 +310,10 @@ impl Room {
     }
 }
 
-/// The fewest octets that a record takes, with all names in it known before: those are pointers then.
+/// Minimum bytes of a record, if all names in it are compressed to pointers.
 fn least(record: &ResourceRecord) -> usize {
     let owner = record.name.len().min(2);
-    // Type, class, TTL and length take ten octets (RFC 1035 section 4.1.3).
+    // Type, class, TTL and length take 10 bytes (RFC 1035 section 4.1.3).
     owner
         + 10
         + match names_in_data(record.rtype) {
@@ -351,7 +352,7 @@ fn record(given: types::ResourceRecord) -> Checked<ResourceRecord> {
     if is_meta(given.rtype) {
         return garbage(format!("a record of type {}", given.rtype));
     }
-    // NONE and ANY are no classes of data (RFC 6895 section 3.2).
+    // NONE and ANY are not classes of data (RFC 6895 section 3.2).
     if matches!(given.class, 0 | 254 | 255) {
         return garbage(format!("a record of class {}", given.class));
     }
@@ -365,7 +366,7 @@ fn record(given: types::ResourceRecord) -> Checked<ResourceRecord> {
         name: owner,
         rtype: given.rtype,
         class: given.class,
-        // RFC 2181 section 8: a TTL with the most significant bit set is to be treated as zero.
+        // RFC 2181 section 8: a TTL with the most significant bit set is treated as zero.
         ttl: if given.ttl > TTL_MAXIMUM { 0 } else { given.ttl },
         rdata: given.rdata.into(),
     })
@@ -413,7 +414,7 @@ fn edit(given: types::ResponseEdit) -> Checked<ResponseEdit> {
     })
 }
 
-/// An edit of records; none: what it would bring has no room.
+/// Checks a record edit; none: there is no room for the record it adds.
 pub(super) fn record_edit(
     given: types::RecordEdit,
     room: &mut Room,
@@ -433,7 +434,7 @@ pub(super) fn record_edit(
             types::Order::Rotate(by) => Order::Rotate(by),
             types::Order::Shuffle => Order::Shuffle,
             types::Order::Permute(mut order) => {
-                // What is not named follows.
+                // Records that are not named follow.
                 order.truncate(*permuted);
                 *permuted -= order.len();
                 Order::Permute(order.into())
@@ -478,14 +479,14 @@ fn name(wire: Vec<u8>, of: &str) -> Checked<Box<[u8]>> {
     }
 }
 
-/// Types that exist only as questions or only in the proxy's own hands (RFC 6895 section 3.1): 0, OPT, and
-/// 128 to 255, which hold TKEY, TSIG, the transfers and ANY.
+/// Types that exist only in questions, or that only the proxy itself may write (RFC 6895 section 3.1): 0, OPT,
+/// and 128 to 255, which include TKEY, TSIG, the transfers and ANY.
 fn is_meta(given: u16) -> bool {
     matches!(given, 0 | rtype::OPT | 128..=255)
 }
 
-/// Whether data has the shape that its type prescribes, for the types a filter is likely to write and whose
-/// names other software will follow. Data of other types is opaque (RFC 3597).
+/// Whether data is well-formed, for the types that a filter is likely to write and whose names other software
+/// will follow. Data of other types is opaque (RFC 3597).
 fn is_well_formed(of: u16, data: &[u8]) -> bool {
     if let Some((before, names, behind)) = names_in_data(of) {
         let end = (0..names).try_fold(before, |at, _| skip_plain(data, at));

@@ -1,9 +1,9 @@
-//! From a module to machine code, beside everything else.
+//! Compiles a module to machine code, normally in a child process.
 //!
-//! A few kilobytes of WebAssembly can keep a compiler busy for minutes and have it take hundreds of megabytes, and
-//! nothing in a compiler asks whether anybody still waits. So the program compiles in a [process of its
-//! own](child), with limits that the kernel keeps, and ends it when nobody waits any more. That process is this program
-//! under another command. Tests and benchmarks are other programs, and compile where they are.
+//! A few kilobytes of WebAssembly can keep a compiler busy for minutes and make it take hundreds of
+//! megabytes, and a compiler cannot be cancelled. So the program compiles in a [child process](child), under
+//! limits that the kernel enforces, and kills it when the result is no longer needed. The child is this
+//! program under another command. Tests and benchmarks are other programs, and compile in their own process.
 
 mod child;
 mod translate;
@@ -18,7 +18,7 @@ pub(super) use translate::{compile as compile_here, open};
 /// Where modules are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Where {
-    /// On the calling thread, without limits and without a way to end it.
+    /// On the calling thread, without limits; it cannot be cancelled.
     Here,
     /// In a child process of this program.
     Aside {
@@ -28,11 +28,11 @@ pub(super) enum Where {
 }
 
 impl Where {
-    /// Machine code for a module, serialized.
+    /// Compiles a module and returns its machine code, serialized.
     ///
     /// # Errors
     ///
-    /// When it does not compile, or not within its limits, or when it is not wanted any more.
+    /// When it does not compile, exceeds its limits, or is cancelled.
     pub(super) fn compile(
         self,
         engine: &wasmtime::Engine,

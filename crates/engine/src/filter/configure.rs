@@ -1,5 +1,4 @@
-//! The operator's `config` block on its way into a filter, and the filter's complaints about it on their way
-//! back.
+//! Passes the operator's `config` block to a filter, and the filter's errors back.
 
 use std::ops::RangeFrom;
 
@@ -7,10 +6,10 @@ use super::bindings::dnsweir::filter::types;
 use super::text;
 use crate::config::{self, ConfigNode, ConfigValue, Place};
 
-/// Octets of a message or a hint.
+/// Maximum bytes of a message or a hint.
 const MESSAGE: usize = 1024;
 
-/// Mistakes reported at once.
+/// Maximum mistakes reported.
 const MISTAKES: usize = 100;
 
 /// A mistake that a filter found in its configuration.
@@ -18,15 +17,15 @@ const MISTAKES: usize = 100;
 pub struct ConfigError {
     /// Index into the filter's `config` nodes; none: the block as a whole.
     pub node: Option<usize>,
-    /// What in the node is wrong; it exists there.
+    /// The part of the node that is wrong; it exists there.
     pub place: Place,
     /// One line.
     pub message: String,
-    /// What would be right, in one line; may be empty.
+    /// A hint at what would be right, in one line; may be empty.
     pub help: String,
 }
 
-/// What the filter gets. `zones` are those that use it, in presentation format. Data is passed as its index in
+/// The filter's setup. `zones` are those that use it, in presentation format. Data is passed as its index in
 /// [`config::Filter::data`].
 pub(super) fn setup(filter: &config::Filter, zones: &[String]) -> types::Setup {
     let mut data = 0..;
@@ -57,13 +56,13 @@ fn value(given: &ConfigValue, data: &mut RangeFrom<u32>) -> types::Value {
         ConfigValue::Integer(value) => types::Value::Integer(*value),
         ConfigValue::Decimal(value) => types::Value::Decimal(*value),
         ConfigValue::Text(value) => types::Value::Text(value.to_string()),
-        // There are fewer than a configuration has octets.
+        // A configuration cannot have that many.
         ConfigValue::Data(_) => types::Value::Data(data.next().unwrap_or(u32::MAX)),
     }
 }
 
-/// The filter's complaints, each at a place that exists: one about a part that does not is about the node, one
-/// about a node that does not is about the block.
+/// The filter's errors, each at a place that exists: an error about a missing part moves to its node, one
+/// about a missing node to the block.
 pub(super) fn rejections(given: Vec<types::ConfigError>, nodes: &[ConfigNode]) -> Vec<ConfigError> {
     if given.is_empty() {
         return vec![ConfigError {

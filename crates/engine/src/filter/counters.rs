@@ -1,4 +1,4 @@
-//! What filters did, as numbers.
+//! Counters of what filters did.
 
 use crate::attempts::Attempts;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use parking_lot::RwLock;
 
 use super::own_counters::OwnCounters;
 
-/// One filter's counters, over all workers and, if the caller carries them over, all generations. Everything
-/// is monotonic but `suspended`.
+/// One filter's counters, over all workers and, if the caller carries them over, all generations. All are
+/// monotonic except `suspended`.
 #[derive(Debug, Default)]
 pub struct FilterCounters {
     /// Calls of the query phase.
@@ -18,46 +18,46 @@ pub struct FilterCounters {
     pub responses: PhaseCounters,
     /// Calls of the event phase.
     pub events: PhaseCounters,
-    /// Calls that go on with a query.
+    /// Calls that continue with a query after its lookups.
     pub query_answers: PhaseCounters,
-    /// Calls that go on with a response.
+    /// Calls that continue with a response after its lookups.
     pub response_answers: PhaseCounters,
-    /// Lookups by what became of them ([`LOOKUPS`]).
+    /// Lookups by result ([`LOOKUPS`]).
     pub lookups: [AtomicU64; 4],
-    /// Queries by what was said of them.
+    /// Queries by verdict.
     pub verdicts: VerdictCounters,
-    /// Queries that a remembered verdict answered without a call.
+    /// Queries decided by a memoized verdict, without a call.
     pub remembered: AtomicU64,
-    /// Responses whose message its verdicts changed, remembered ones among them.
+    /// Responses whose message its verdicts changed, including memoized ones.
     pub edits: AtomicU64,
-    /// Time spent on that, in nanoseconds: the proxy's work, on what the filter said.
+    /// Time spent on that, in nanoseconds: the proxy's work, carrying out the filter's verdicts.
     pub edit_nanoseconds: AtomicU64,
-    /// Queries, responses and events that it was not called for, by reason.
+    /// Queries, responses and events for which it was not called, by reason.
     pub uncalled: UncalledCounters,
     /// Failed calls and failed starts, by reason.
     pub traps: TrapCounters,
-    /// Instances started in the place of one that had failed.
+    /// Instances that replaced a failed one.
     pub restarts: AtomicU64,
-    /// Workers on which the filter is suspended at the moment, for those who are new to it at least.
+    /// Workers on which the filter is suspended now, at least for new names and clients.
     pub suspended: AtomicU64,
-    /// The most linear memory that one instance ever had, in octets.
+    /// Peak linear memory of any instance, in bytes.
     pub memory: AtomicU64,
-    /// Lines not printed because nobody read standard output fast enough.
+    /// Lines not printed because standard output was not read fast enough.
     pub lines_dropped: AtomicU64,
-    /// Verdicts that had a response held back.
+    /// Verdicts that delayed a response.
     pub delays: AtomicU64,
-    /// Queries left unanswered, by the reason that the filter gave.
+    /// Queries dropped, by the filter's reason.
     pub drops: DropCounters,
-    /// Its refreshes.
+    /// Results of its refreshes.
     pub refreshes: Attempts,
     /// The filter's own counters.
     pub own: OwnCounters,
-    /// Times that it counted what is not counted: see [`OwnCounters::add`].
+    /// Invalid or excess counts of its own, which were ignored: see [`OwnCounters::add`].
     pub own_dropped: AtomicU64,
 }
 
 impl FilterCounters {
-    /// The phases with the names that metrics give them.
+    /// The phases with their names in metrics.
     pub fn phases(&self) -> [(&'static str, &PhaseCounters); 5] {
         [
             ("query", &self.queries),
@@ -75,37 +75,37 @@ pub(super) const LOOKUPS: [&str; 4] = ["answered", "failed", "timed-out", "limit
 /// Calls of one phase.
 #[derive(Debug, Default)]
 pub struct PhaseCounters {
-    /// Entries into WebAssembly.
+    /// Calls into WebAssembly.
     pub calls: AtomicU64,
-    /// Wall time inside, in nanoseconds.
+    /// Wall-clock time inside, in nanoseconds.
     pub nanoseconds: AtomicU64,
-    /// Queries, responses or events handed over, each one once.
+    /// Queries, responses or events passed to it, each counted once.
     pub items: AtomicU64,
-    /// Those among them that the filter failed on, or was not called for.
+    /// Those on which it failed or was not called.
     pub failed: AtomicU64,
 }
 
-/// Queries by verdict; without one, or with a failure, they count as neither.
+/// Queries by verdict; those without a verdict, or on which the filter failed, are not counted.
 #[derive(Debug, Default)]
 pub struct VerdictCounters {
-    /// Said explicitly, perhaps with an edit of the response.
+    /// Explicitly passed, perhaps with an edit of the response.
     pub pass: AtomicU64,
     /// Name, type or class changed.
     pub rewrite: AtomicU64,
     /// Answered by the filter.
     pub answer: AtomicU64,
-    /// Sent on to another name.
+    /// Redirected to another name.
     pub alias: AtomicU64,
     /// Refused with an rcode.
     pub refuse: AtomicU64,
     /// Left unanswered.
     pub drop: AtomicU64,
-    /// Put off until lookups are done.
+    /// Postponed until lookups are done.
     pub ask: AtomicU64,
 }
 
 impl VerdictCounters {
-    /// The kinds with the names that metrics give them, in the order of `Decision::kind`.
+    /// The kinds with their names in metrics, in the order of `Decision::kind`.
     pub fn kinds(&self) -> [(&'static str, &AtomicU64); 7] {
         [
             ("pass", &self.pass),
@@ -119,12 +119,12 @@ impl VerdictCounters {
     }
 }
 
-/// What a filter was not called for, by reason.
+/// Queries, responses and events for which a filter was not called, by reason.
 #[derive(Debug, Default)]
 pub struct UncalledCounters {
     /// The name is blamed for failed calls.
     pub name: AtomicU64,
-    /// The client is.
+    /// The client is blamed.
     pub client: AtomicU64,
     /// The filter is suspended.
     pub suspended: AtomicU64,
@@ -133,7 +133,7 @@ pub struct UncalledCounters {
 }
 
 impl UncalledCounters {
-    /// The reasons with the names that metrics give them.
+    /// The reasons with their names in metrics.
     pub fn reasons(&self) -> [(&'static str, &AtomicU64); 4] {
         [
             ("name", &self.name),
@@ -147,28 +147,28 @@ impl UncalledCounters {
 /// Failures by reason.
 #[derive(Debug, Default)]
 pub struct TrapCounters {
-    /// The guest trapped: a panic, an unreachable instruction, an access out of bounds.
+    /// The guest trapped: a panic, an unreachable instruction, an out-of-bounds access.
     pub trap: AtomicU64,
-    /// It ran into its time limit.
+    /// It exceeded its time limit.
     pub time: AtomicU64,
-    /// It ran into its memory limit.
+    /// It exceeded its memory limit.
     pub memory: AtomicU64,
-    /// It returned something that makes no sense.
+    /// It returned an invalid result.
     pub garbage: AtomicU64,
 }
 
-/// Queries that got no response because the filter said so, by reason.
+/// Queries that the filter dropped, by its reason.
 #[derive(Debug, Default)]
 pub struct DropCounters(RwLock<BTreeMap<Box<str>, AtomicU64>>);
 
-/// Reasons that are told apart.
+/// Maximum reasons counted separately.
 const DROP_REASONS: usize = 64;
 
-/// What all further ones are counted as.
+/// The reason under which all others are counted.
 const OTHER_REASONS: &str = "other";
 
 impl DropCounters {
-    /// Counts one.
+    /// Counts one dropped query.
     pub fn add(&self, reason: &str) {
         if let Some(count) = self.0.read().get(reason) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl DropCounters {
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every reason with its count, in order.
+    /// All reasons with their counts, in order.
     pub fn snapshot(&self) -> Vec<(Box<str>, u64)> {
         let counts = self.0.read();
         let counts = counts.iter();
@@ -193,7 +193,7 @@ impl DropCounters {
     }
 }
 
-/// Adds where there is something to add, and leaves the shared cache line alone otherwise.
+/// Adds to a counter; leaves the shared cache line alone if there is nothing to add.
 pub(super) fn add(counter: &AtomicU64, by: u64) {
     if by != 0 {
         counter.fetch_add(by, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! The functions of `wit/data.wit`: a filter reads and searches large files where the proxy keeps them.
+//! The functions of `wit/data.wit`: a filter reads and searches large files in the proxy's memory.
 //!
-//! Nothing is copied but what a guest asks for, and no call takes longer than it takes to copy 64 KiB.
+//! Only what a guest requests is copied, and no call takes longer than copying 64 KiB.
 
 mod lines;
 mod output;
@@ -17,28 +17,28 @@ pub(super) use published::{DataView, NAME_OCTETS, Published};
 pub use sources::SourceFile;
 pub(super) use sources::sources;
 
-/// Octets that one call reads at most.
+/// Maximum bytes read by one call.
 const READ: usize = 64 << 10;
 
-/// A guest's world that has data.
+/// A store's data that provides the data functions.
 pub(super) trait WithData {
     /// What the guest sees.
     fn data(&self) -> &DataView;
 
-    /// The same, to change it.
+    /// The same, mutable.
     fn data_mut(&mut self) -> &mut DataView;
 }
 
-/// The octets of the data with this index, if there is any.
+/// The bytes of the data with this index, if it exists.
 fn octets<'a, W: WithData>(store: &'a StoreContextMut<'_, W>, index: u32) -> Option<&'a [u8]> {
     store.data().data().get(index).map(|data| &data[..])
 }
 
-/// Gives a component the data of its world.
+/// Links the data functions into a component's imports.
 ///
 /// # Errors
 ///
-/// None: the linker does not have the interface yet.
+/// None in practice: the linker does not have the interface yet.
 pub(super) fn link<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::Result<()> {
     let mut data = linker.instance("dnsweir:filter/data@0.1.0")?;
     data.func_wrap("size", |store: StoreContextMut<'_, W>, (index,): (u32,)| {
@@ -63,7 +63,7 @@ pub(super) fn link<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::R
         "published",
         |mut store: StoreContextMut<'_, W>, (name,): (WasmStr,)| {
             let name = name.to_str(&store)?;
-            // What is too long for a name is not copied.
+            // A string too long for a name is not copied.
             let name = (name.len() <= output::NAME).then(|| name.into_owned());
             let index = name.map_or(u32::MAX, |name| store.data_mut().data_mut().published(&name));
             Ok((index,))
@@ -80,7 +80,7 @@ fn link_output<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::Resul
     output.func_wrap(
         "append",
         |mut store: StoreContextMut<'_, W>, (name, octets): (WasmStr, WasmList<u8>)| {
-            // Taken out while it is written to: what is written lies in the store.
+            // Taken out meanwhile, because the bytes to append are borrowed from the store.
             let Some(mut output) = store.data_mut().data_mut().output.take() else {
                 return Ok((false,));
             };
@@ -106,7 +106,7 @@ fn link_output<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::Resul
     )
 }
 
-/// So many octets from `offset` on, as far as there are any.
+/// Up to `length` bytes from `offset` on, as far as there are any.
 fn part(data: &[u8], offset: u64, length: u32) -> &[u8] {
     let start = usize::try_from(offset).map_or(data.len(), |offset| offset.min(data.len()));
     let rest = &data[start..];

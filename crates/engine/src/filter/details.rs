@@ -1,10 +1,10 @@
-//! What filters get to know of a query beside its record, if they ask for it.
+//! Details of a query beside its record, for filters that request them.
 
 use super::bindings::dnsweir::filter::types::Detail;
 use crate::dns::edns;
 use dnsweir_answer::identity::{Identity, Labels, Pod};
 
-/// What the octets behind a name are.
+/// Kinds of the entries that follow a name.
 const EDNS_OPTION: u16 = 1;
 const LISTENER: u16 = 2;
 const SERVER_NAME: u16 = 3;
@@ -15,11 +15,12 @@ const POD_ANNOTATION: u16 = 7;
 const NAMESPACE_LABEL: u16 = 8;
 const NAMESPACE_ANNOTATION: u16 = 9;
 
-/// Labels and annotations that a manifest may ask for, and octets of the name of one, which Kubernetes bounds.
+/// Maximum labels and annotations that a manifest may request, and bytes of the name of one, which Kubernetes
+/// limits.
 const LABELS: usize = 64;
 const LABEL_NAME: usize = 317;
 
-/// The details that a manifest asks for.
+/// The details that a manifest requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     all_options: bool,
@@ -27,27 +28,27 @@ pub struct Details {
     listener: bool,
     server_name: bool,
     identity: bool,
-    /// Labels and annotations by what they are.
+    /// Labels and annotations, each with its kind.
     labels: Vec<(u16, String)>,
 }
 
-/// What there is to know of a query.
+/// The known details of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     /// The options of its OPT record.
     pub options: &'a [u8],
-    /// The listener that it came to; empty: none.
+    /// The listener that received it; empty: none.
     pub listener: &'a str,
-    /// The server name of TLS; empty: none.
+    /// The TLS server name; empty: none.
     pub server_name: &'a str,
-    /// Who asks.
+    /// The client's identity.
     pub identity: &'a Identity,
 }
 
 impl Details {
     /// # Errors
     ///
-    /// Says what there is too much of.
+    /// Returns which limit is exceeded.
     pub(super) fn new(wanted: &[Detail]) -> Result<Details, String> {
         let mut details = Details::default();
         for detail in wanted {
@@ -68,7 +69,7 @@ impl Details {
 
     fn label(&mut self, kind: u16, name: &str) -> Result<(), String> {
         self.identity = true;
-        // What is asked for twice would be told twice, beyond what the length of all can say.
+        // A label requested twice would be sent twice, and the total length might overflow.
         if self
             .labels
             .iter()
@@ -89,28 +90,28 @@ impl Details {
         Ok(())
     }
 
-    /// Whether it wants to know labels or annotations.
+    /// Whether it requests labels or annotations.
     pub fn labels(&self) -> bool {
         !self.labels.is_empty()
     }
 
-    /// Whether it wants to know who asks.
+    /// Whether it requests the client's identity.
     pub fn identity(&self) -> bool {
         self.identity
     }
 
-    /// Whether there is anything that the filter wants to know.
+    /// Whether it requests any details.
     pub fn any(&self) -> bool {
-        // For every event that a filter hears: to compare with an empty one takes longer.
+        // Runs for every event that a filter receives: comparing with an empty value would take longer.
         self.listener || self.server_name || self.identity || self.options()
     }
 
-    /// Whether requests have to keep their options for it.
+    /// Whether requests must keep their EDNS options for it.
     pub fn options(&self) -> bool {
         self.all_options || !self.options.is_empty()
     }
 
-    /// Appends what is wanted and there.
+    /// Appends the details that are requested and known.
     pub(super) fn gather(&self, known: Known<'_>, out: &mut Vec<u8>) {
         for (code, value) in edns::options(known.options) {
             if self.all_options || self.options.contains(&code) {
@@ -133,7 +134,7 @@ impl Details {
         }
     }
 
-    /// No more than 2^16 octets with all else: `identity/bounds.rs` has how many an object's labels may have.
+    /// At most 2^16 bytes together with all else: `identity/bounds.rs` limits the labels of an object.
     fn gather_pod(&self, pod: &Pod, out: &mut Vec<u8>) {
         let object = &pod.object;
         let names = [&object.namespace, &object.name, &object.service_account].map(|name| name.as_bytes());

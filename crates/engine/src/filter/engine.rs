@@ -22,17 +22,17 @@ pub struct Engine {
     pub(super) wasm: wasmtime::Engine,
     pub(super) ticker: Arc<Ticker>,
     pub(super) output: Arc<Queue>,
-    /// Where code is that was installed with the program.
+    /// The code installed with the program.
     pub(super) precompiled: Option<Precompiled>,
-    /// Where compiled code is kept.
+    /// The cache of compiled code.
     pub(super) compiled: Option<CompiledCache>,
     /// Where modules are compiled.
     pub(super) compiler: Where,
     /// Whether the engine counts instructions.
     metered: bool,
-    /// Whether what is loaded is still wanted.
+    /// Cancels loads that are no longer needed.
     pub(super) cancel: Cancel,
-    /// Told when a filter on probation fails for many.
+    /// Notified when a filter on probation has failed for several names and clients.
     pub(super) alarm: Arc<Notify>,
 }
 
@@ -46,7 +46,7 @@ impl Engine {
         Engine::start(false, output::stdout().map_err(EngineError::Thread)?)
     }
 
-    /// An engine whose filters print to `sink`, from a thread of its own.
+    /// An engine whose filters print to `sink`, from a separate thread.
     ///
     /// # Errors
     ///
@@ -55,14 +55,14 @@ impl Engine {
         Engine::start(false, queue(sink)?)
     }
 
-    /// Takes nothing more of what filters print, and waits until what there is has been written: for a second at most. An
-    /// instance that is still being made for later does not hold that up.
+    /// Accepts no more output of filters, and waits at most a second until what is queued has been written.
+    /// An instance that is still being made as a spare does not delay that.
     pub fn finish_printing(&self) {
         self.output.finish();
     }
 
-    /// An engine that counts instructions. Calls into its code cost a good deal more: it is for trying
-    /// filters, not for answering queries.
+    /// An engine that counts instructions. That makes calls much slower: it is for trying out filters, not
+    /// for answering queries.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Engine {
         })
     }
 
-    /// The same engine, which has modules compiled by a child process with the limits of their filter. Only for the
-    /// program `dnsweir`, since the child is whatever program runs, under a command that only this one has.
+    /// The same engine, with modules compiled by a child process within their filter's limits. Only for the
+    /// program `dnsweir`, since the child is the running program under a command that only this one has.
     pub fn compiling_aside(self) -> Engine {
         let metered = self.metered;
         Engine {
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// The same engine, whose loads end when they are not wanted any more.
+    /// The same engine, whose loads can be cancelled.
     pub fn until(&self, cancel: Cancel) -> Engine {
         Engine {
             cancel,
@@ -109,17 +109,18 @@ impl Engine {
         }
     }
 
-    /// Resolves when a filter on probation has failed for many: which, [`Filter::charges`](super::Filter::charges) tells.
+    /// Resolves when a filter on probation has failed for several names and clients;
+    /// [`Filter::charges`](super::Filter::charges) returns the queries.
     pub async fn alarm(&self) {
         self.alarm.notified().await;
     }
 
-    /// Whether what is loaded is not wanted any more.
+    /// Whether loads are cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// The same engine, which takes what was installed with the program, if anything was.
+    /// The same engine, using the code that was installed with the program, if any.
     pub fn with_precompiled(self, installed: Option<Precompiled>) -> Engine {
         Engine {
             precompiled: installed,

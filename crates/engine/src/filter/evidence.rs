@@ -1,4 +1,4 @@
-//! What fails while a filter is on probation: the first question of each name that comes to be blamed.
+//! Keeps what fails while a filter is on probation: the first question of each name that is blamed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,41 +8,41 @@ use tokio::sync::Notify;
 use super::counters::FilterCounters;
 use super::question::Question;
 
-/// Names for which calls must have failed.
+/// Names that must have failed calls.
 const NAMES: usize = 8;
 
-/// Clients for which they must have.
+/// Clients that must have failed calls.
 const CLIENTS: usize = 4;
 
-/// Questions that are kept: more than are needed, since all may come from few clients.
+/// Maximum questions kept: more than needed, since all may come from few clients.
 const QUESTIONS: usize = 64;
 
-/// Octets of all of them.
+/// Maximum bytes of all questions.
 const QUESTION_OCTETS: usize = 256 << 10;
 
-/// How long a filter is on probation, and who is told.
+/// How long a filter is on probation, and the alarm.
 pub(super) struct Probation {
     counters: Arc<FilterCounters>,
-    /// What the counters, which outlive a filter, come to when it ends.
+    /// Value of the counters, which outlive a filter, at its end.
     until: u64,
-    /// Told when there is enough to ask another filter about.
+    /// Notified when there is enough to test another filter with.
     alarm: Arc<Notify>,
 }
 
-/// What failed while a filter is on probation.
+/// What failed while a filter was on probation.
 #[derive(Default)]
 pub(super) struct Evidence {
-    /// None: it is over.
+    /// None: probation is over.
     probation: Option<Probation>,
-    /// Each of another name, and of a client.
+    /// Name, client and question; each name once.
     questions: Vec<(u64, u64, Question)>,
     octets: usize,
-    /// Why the last of them failed.
+    /// Why the last one failed.
     why: String,
 }
 
 impl Probation {
-    /// Begins, and ends when the filter was called for `queries` more.
+    /// Begins probation, which ends after the filter was called for `queries` more queries and responses.
     pub(super) fn begin(counters: Arc<FilterCounters>, queries: u64, alarm: Arc<Notify>) -> Probation {
         Probation {
             until: called_for(&counters).saturating_add(queries),
@@ -52,12 +52,12 @@ impl Probation {
     }
 
     fn is_over(&self) -> bool {
-        // What it was called for includes what it failed on.
+        // The count includes the one that failed just now.
         called_for(&self.counters) > self.until
     }
 }
 
-/// Queries and responses that the filter was called for.
+/// The number of queries and responses that the filter was called for.
 fn called_for(counters: &FilterCounters) -> u64 {
     use Ordering::Relaxed;
     let items = counters.queries.items.load(Relaxed) + counters.responses.items.load(Relaxed);
@@ -66,10 +66,10 @@ fn called_for(counters: &FilterCounters) -> u64 {
 }
 
 impl Evidence {
-    /// Octets that are kept at most.
+    /// Maximum bytes kept.
     pub(super) const OCTETS: usize = QUESTION_OCTETS + QUESTIONS * size_of::<(u64, u64, Question)>();
 
-    /// Of a filter on probation.
+    /// Evidence for a filter on probation.
     pub(super) fn of(probation: Probation) -> Evidence {
         Evidence {
             probation: Some(probation),
@@ -77,7 +77,7 @@ impl Evidence {
         }
     }
 
-    /// Keeps what failed for a name and a client, if the filter is on probation.
+    /// Keeps a failed question of a name and client, if the filter is on probation.
     pub(super) fn add(&mut self, (name, client): (u64, u64), why: &str, asked: impl FnOnce() -> Question) {
         let Some(probation) = &self.probation else { return };
         if probation.is_over() {
@@ -107,7 +107,7 @@ impl Evidence {
         self.questions.len() >= NAMES && clients.len() >= CLIENTS
     }
 
-    /// All of it, if it is enough. The probation is over then.
+    /// Takes all of it, if it is enough. Probation is over then.
     pub(super) fn take(&mut self) -> Option<(String, Vec<Question>)> {
         if !self.is_enough() {
             return None;

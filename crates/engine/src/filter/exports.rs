@@ -1,4 +1,4 @@
-//! The functions of the interface that a component exports, and calling them.
+//! The interface functions that a component exports, and calls to them.
 
 use std::slice;
 
@@ -13,7 +13,8 @@ use super::bindings::exports::dnsweir::filter::{
 use super::packed::{Flat, Packed};
 use super::repeated::Verdicts;
 
-/// A compiled component with its imports resolved, for stores of one kind of world, and where its functions are.
+/// A compiled component with resolved imports, for stores with data of type `W`, and the indices of its
+/// functions.
 pub(super) struct Exports<W: 'static> {
     pre: InstancePre<W>,
     configure: configure::GuestIndices,
@@ -58,7 +59,7 @@ impl<W: Send + 'static> Exports<W> {
         })
     }
 
-    /// Names of the phases that the manifest wants and the component does not export.
+    /// Names of the phases that the manifest requests but the component does not export.
     pub(super) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
         let asks = manifest.asks;
         [
@@ -79,7 +80,7 @@ impl<W: Send + 'static> Exports<W> {
         .collect()
     }
 
-    /// Whether there is a refresh.
+    /// Whether the component exports a refresh.
     pub(super) fn refreshes(&self) -> bool {
         self.refresh.is_some()
     }
@@ -89,9 +90,9 @@ impl<W: Send + 'static> Exports<W> {
     }
 }
 
-/// A function that takes time, records and bytes, or records and bytes.
+/// A function that takes time, records and bytes.
 type TakesBatch<'a, R, V> = TypedFunc<(u64, &'a [Packed<R>], &'a [u8]), (V,)>;
-/// One that takes answers, too.
+/// One that also takes lookup answers.
 type TakesAnswers<'a, R, V> =
     TypedFunc<(u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]), (V,)>;
 type HearsBatch<'a, R> = TypedFunc<(&'a [Packed<R>], &'a [u8]), ()>;
@@ -108,7 +109,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Those of a new instance.
+    /// Instantiates a component.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl Functions {
         self.configure.call_configure(store, setup)
     }
 
-    /// The refresh; a complaint if it is not exported.
+    /// Calls the refresh; an error message if it is not exported.
     pub(super) fn refresh<W: Send>(
         &self,
         store: &mut Store<W>,
@@ -170,7 +171,7 @@ impl Functions {
         }
     }
 
-    /// The query phase; no verdict at all if it is not exported.
+    /// Calls the query phase; no verdicts if it is not exported.
     pub(super) fn queries<W>(
         &self,
         store: &mut Store<W>,
@@ -181,7 +182,7 @@ impl Functions {
         verdicts(self.queries, store, now, batch, bytes)
     }
 
-    /// The response phase; no verdict at all if it is not exported.
+    /// Calls the response phase; no verdicts if it is not exported.
     pub(super) fn responses<W>(
         &self,
         store: &mut Store<W>,
@@ -192,7 +193,7 @@ impl Functions {
         verdicts(self.responses, store, now, batch, bytes)
     }
 
-    /// Goes on with a query that the guest has asked about; no verdict at all if it is not exported.
+    /// Continues with a query after its lookups; no verdicts if that is not exported.
     pub(super) fn query_answers<W>(
         &self,
         store: &mut Store<W>,
@@ -202,7 +203,7 @@ impl Functions {
         go_on(self.query_answers, store, now, answers)
     }
 
-    /// Goes on with a response that the guest has asked about; no verdict at all if it is not exported.
+    /// Continues with a response after its lookups; no verdicts if that is not exported.
     pub(super) fn response_answers<W>(
         &self,
         store: &mut Store<W>,
@@ -212,7 +213,7 @@ impl Functions {
         go_on(self.response_answers, store, now, answers)
     }
 
-    /// The event phase; nothing if it is not exported.
+    /// Calls the event phase; does nothing if it is not exported.
     pub(super) fn events<W>(
         &self,
         store: &mut Store<W>,

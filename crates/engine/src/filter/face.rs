@@ -1,12 +1,12 @@
-//! What a module shows of itself before anything is compiled: which interface it was built for, and whether it is a filter.
+//! Checks a module before it is compiled: which interface it was built for, and whether it is a filter.
 //!
-//! Whatever is wrong here would be found later, too, in words that are a linker's.
+//! Every error found here would be found later, too, but with a linker's message.
 
 use wasmparser::{KnownCustom, Name, Parser, Payload, Result};
 
 use super::load_error::LoadError;
 
-/// What every name of the interface begins with.
+/// Prefix of all names of the interface.
 const OURS: &str = "dnsweir:filter/";
 
 /// # Errors
@@ -14,7 +14,7 @@ const OURS: &str = "dnsweir:filter/";
 /// When the module was built for another version of the interface, or exports nothing of it.
 pub(super) fn check(module: &[u8]) -> std::result::Result<(), LoadError> {
     let Ok(Face { imports, exports }) = Face::of(module) else {
-        // What cannot be read is refused with better words when it is compiled.
+        // An unreadable module gets a better error message when it is compiled.
         return Ok(());
     };
     let ours = |name: &&String| name.starts_with(OURS);
@@ -44,16 +44,16 @@ pub(super) fn check(module: &[u8]) -> std::result::Result<(), LoadError> {
     }))
 }
 
-/// Octets of a function's name, at most. The names of the functions that it was in are copied with every trap, twenty of them:
-/// Rust's longest have some two thousand octets.
+/// Maximum bytes of a function's name. Every trap copies the names of up to twenty functions on the stack;
+/// Rust's longest have some 2,000 bytes.
 const NAME: usize = 4096;
 
 /// # Errors
 ///
-/// When a function has a longer name than is kept.
+/// When a function's name is longer.
 pub(super) fn check_names(module: &[u8]) -> std::result::Result<(), LoadError> {
-    // What cannot be read is refused with better words when it is compiled, and a section of names that cannot be read has
-    // none.
+    // An unreadable module gets a better error message when it is compiled, and an unreadable section of
+    // names has none.
     let payloads = Parser::new(0).parse_all(module).map_while(Result::ok);
     let sections = payloads.filter_map(|payload| match payload {
         Payload::CustomSection(section) => match section.as_known() {
@@ -76,8 +76,8 @@ pub(super) fn check_names(module: &[u8]) -> std::result::Result<(), LoadError> {
     Ok(())
 }
 
-/// The version of an interface of WASI that came after 0.2. Functions of the same names are others there: each would trap when it
-/// is called, which is late.
+/// The version of a WASI interface later than 0.2. Its functions differ from those of the same names in 0.2,
+/// and would trap only when called, which is late.
 fn later_wasi(interface: &str) -> Option<&str> {
     let (_, version) = interface.strip_prefix("wasi:")?.split_once('@')?;
     let mut numbers = version.split('.').map(|number| number.parse::<u64>().ok());
@@ -85,7 +85,7 @@ fn later_wasi(interface: &str) -> Option<&str> {
     (number > (0, 2)).then_some(version)
 }
 
-/// Whether an interface has a version that this proxy speaks.
+/// Whether an interface has a version that this proxy implements.
 pub(super) fn is_of_this_line(interface: &str) -> bool {
     interface
         .split_once('@')

@@ -1,4 +1,4 @@
-//! Why a call into a filter, or its start, did not end well.
+//! Why a call into a filter, or its start, failed.
 
 use std::fmt::Write as _;
 
@@ -7,34 +7,34 @@ use wasmtime::{FrameInfo, Trap, WasmBacktrace};
 use super::text;
 use crate::config::spell_size;
 
-/// Octets that one call may carry out of a guest.
+/// Maximum bytes that one call may pass out of a guest.
 pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
 
-/// Octets of a function's name in a message.
+/// Maximum bytes of a function's name in a message.
 const FUNCTION: usize = 120;
 
-/// Octets of it that are written to find out whose it is, and to be cut.
+/// Bytes of the name that are demangled, to tell whose function it is and to be cut.
 const LOOKED_AT: usize = 2 * FUNCTION;
 
-/// What stands before each function that is told: the innermost is where it happened.
+/// The text before each function that is reported, from the innermost outwards.
 const TOLD: [&str; 3] = [", in ", ", called by ", ", called by "];
 
-/// What wasmtime says of more octets than a call may hand over. It has no type for it.
+/// wasmtime's message when a call passes out more than that. It has no error type for it.
 const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// What the names of functions begin with that are on the stack of every panic.
+/// Name prefixes of functions that are on the stack of every panic.
 const PANIC: [&str; 6] = ["core::", "std::", "alloc::", "rust_", "__rust", "abort"];
 
-/// What kind of failure it was.
+/// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// The guest trapped.
     Trap,
-    /// It ran into its time limit.
+    /// It exceeded its time limit.
     Time,
-    /// It ran into its memory limit.
+    /// It exceeded its memory limit.
     Memory,
-    /// It returned something that makes no sense.
+    /// It returned an invalid result.
     Garbage,
 }
 
@@ -43,12 +43,12 @@ pub enum Reason {
 pub struct Failure {
     /// For the counters.
     pub reason: Reason,
-    /// For the log, in words.
+    /// For the log.
     pub message: String,
 }
 
 impl Failure {
-    /// A call that ended by itself, later than it may have: nothing could interrupt it.
+    /// A call that returned, but too late, because nothing could interrupt it.
     pub(super) fn late() -> Failure {
         Failure {
             reason: Reason::Time,
@@ -56,7 +56,8 @@ impl Failure {
         }
     }
 
-    /// What ended a call. `refused`: how much memory the guest had asked for beyond its limit, in octets, if it had.
+    /// The failure of a call that ended with `error`. `refused`: the bytes of memory in all that the guest
+    /// was refused, if it was.
     pub(super) fn of(error: &wasmtime::Error, refused: Option<usize>) -> Failure {
         let late = |trap: &Trap| matches!(trap, Trap::Interrupt | Trap::OutOfFuel);
         let (reason, what) = if error.downcast_ref().is_some_and(late) {
@@ -65,7 +66,7 @@ impl Failure {
                 "it took longer than `limits time=` allows: ".to_owned(),
             )
         } else if let Some(octets) = refused {
-            // Guests answer a refused allocation with a trap of their own.
+            // Guests answer a refused allocation with a trap.
             let needed = octets.div_ceil(1 << 20);
             let what = format!("it needs at least {needed}MiB, which is more than `limits memory=` allows: ");
             (Reason::Memory, what)
@@ -79,7 +80,7 @@ impl Failure {
     }
 }
 
-/// What went wrong, and then in which functions: the innermost three that are the guest's own.
+/// The cause, followed by functions: the innermost three that are the guest's own.
 fn cause(error: &wasmtime::Error) -> String {
     let mut words = error.root_cause().to_string();
     if words.contains(TOO_MUCH) {
@@ -107,7 +108,7 @@ fn cause(error: &wasmtime::Error) -> String {
     words
 }
 
-/// The name of a function as its author wrote it, as much of it as is looked at.
+/// The demangled name of a function, or the beginning of it.
 fn function(frame: &FrameInfo) -> String {
     match frame.func_name() {
         Some(name) => demangled(name),
@@ -115,15 +116,15 @@ fn function(frame: &FrameInfo) -> String {
     }
 }
 
-/// A name of 46 octets may stand for a megabyte: it is written until there is enough of it.
+/// Demangles a name. A name of 46 bytes may stand for a megabyte, so this stops after `LOOKED_AT` bytes.
 fn demangled(name: &str) -> String {
     let mut begun = Beginning(String::new());
-    // The only error is that there is enough.
+    // The only error is that the limit is reached.
     let _ = write!(begun, "{:#}", rustc_demangle::demangle(name));
     begun.0
 }
 
-/// Text of at most [`LOOKED_AT`] octets.
+/// Text of at most [`LOOKED_AT`] bytes.
 struct Beginning(String);
 
 impl std::fmt::Write for Beginning {
@@ -141,7 +142,7 @@ impl std::fmt::Write for Beginning {
 mod tests {
     use super::*;
 
-    /// Each back-reference doubles what the ones before it stand for.
+    /// Each back-reference doubles what those before it stand for.
     #[test]
     fn a_name_is_written_until_there_is_enough_of_it() {
         let long = "_RINvC1a1bINtB2_1cINtB2_1cINtB2_1cuuEIB5_uuEEEE";

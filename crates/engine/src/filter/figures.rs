@@ -9,7 +9,7 @@ use super::world::clock;
 use crate::figures::{Figures, Metric};
 
 impl Filter {
-    /// Adds what it did and how it fared.
+    /// Adds the filter's metrics.
     pub fn show(&self, figures: &mut Figures) {
         let (filter, counters) = (("filter", self.name()), &**self.counters());
         show_phases(filter, counters, figures);
@@ -67,7 +67,8 @@ impl Filter {
 }
 
 impl Filter {
-    /// Named for every filter, so that a page has them whatever is configured; only one with a refresh has figures.
+    /// Declares the metrics for every filter, so that every page has them; only a filter with a refresh has
+    /// values.
     fn show_refreshes(&self, filter: (&'static str, &str), figures: &mut Figures) {
         let refreshes = self.refresh_config().map(|_| self.refreshes());
         let help = "Refreshes of a filter's data, by result";
@@ -94,7 +95,7 @@ impl Filter {
     }
 }
 
-/// What the filter itself has named.
+/// Adds the values that the filter itself names.
 fn show_own(filter: (&'static str, &str), counters: &FilterCounters, figures: &mut Figures) {
     let help = "Queries dropped by the filter, by its reason";
     let metric = figures.counter("filter_drops", help);

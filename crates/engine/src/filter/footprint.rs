@@ -1,9 +1,9 @@
-//! The memory of an instance beside what its code can address.
+//! The memory of an instance that its code cannot address.
 //!
-//! Each instance of a core module has its globals, its imports and exports and the functions in its tables in memory of
-//! the host, which the runtime limits in no way but by the size of the module: a component of six megabytes can have
-//! sixty instances with a million globals each. So they are counted before a module is compiled, and what they take beyond
-//! a [little](FREE) is part of `limits memory=`.
+//! Each core instance has its globals, imports, exports and table functions in host memory. The runtime
+//! limits these only by the size of the module: a component of 6 MB can have sixty instances with a million
+//! globals each. So they are counted before a module is compiled, and what exceeds a [small allowance](FREE)
+//! counts against `limits memory=`.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind, ComponentTypeRef, ElementItems, Encoding,
@@ -13,30 +13,29 @@ use wasmparser::{
 use super::load_error::LoadError;
 use crate::config::Limits;
 
-/// Octets of an item that is part of an instance: at most so many for any kind of item, of the runtime's structures for
-/// version 48.
+/// Maximum bytes per item of an instance, over all kinds of items, in the runtime's structures of version 48.
 const ITEM: u64 = 32;
 
-/// Octets of an instance without items.
+/// Bytes of an instance without items.
 const INSTANCE: u64 = 4096;
 
-/// Octets that do not count against `limits memory=`: what ordinary filters take.
+/// Bytes that do not count against `limits memory=`; ordinary filters take no more.
 pub(super) const FREE: usize = 256 << 10;
 
-/// Core instances that are part of the component that a plain module is made into, beside its own.
+/// Core instances that wrapping a plain module into a component adds to its own.
 const WRAPPER: u64 = 3;
 
-/// Core instances of a component. One of the SDK's has three, one that brings CPython and its libraries 38.
+/// Maximum core instances of a component. One made with the SDK has 3, one with CPython and its libraries 38.
 pub(super) const INSTANCES: usize = 64;
 
-/// The parts of a component that each of its instances has a copy of.
+/// The parts of a component that are copied for each of its instances.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Footprint {
     /// Core instances.
     instances: u64,
-    /// Globals, of all of them.
+    /// Globals in all instances.
     globals: u64,
-    /// Items of any kind, of all of them.
+    /// Items of any kind in all instances, globals included.
     items: u64,
 }
 
@@ -44,17 +43,17 @@ struct Footprint {
 #[derive(Debug, Default, Clone, Copy)]
 struct Items {
     globals: u64,
-    /// All of them.
+    /// Items of any kind, globals included.
     all: u64,
 }
 
-/// What an instance of this module or component takes away from `limits memory=` beside linear memory, in octets.
+/// The bytes of `limits memory=` that an instance takes beside linear memory.
 ///
 /// # Errors
 ///
-/// When that is more than all it may take.
+/// When they exceed the limit.
 pub(super) fn overhead(module: &[u8], limits: &Limits) -> std::result::Result<usize, LoadError> {
-    // What cannot be read is refused with better words when it is compiled.
+    // An unreadable module gets a better error message when it is compiled.
     let footprint = Footprint::of(module).unwrap_or_default();
     let octets = usize::try_from(footprint.octets()).unwrap_or(usize::MAX);
     let overhead = octets.saturating_sub(FREE);
@@ -80,8 +79,8 @@ impl Footprint {
     fn of(bytes: &[u8]) -> Result<Footprint> {
         let outline = Outline::of(bytes)?;
         let Some(instances) = outline.flat() else {
-            // Components in components can be instantiated many times, and given modules as arguments. There cannot
-            // be more instances than this, nor larger ones.
+            // Nested components can be instantiated many times, with modules as arguments. Assume the maximum
+            // number of instances, each of the largest module.
             let largest = |of: fn(&Items) -> u64| outline.all_modules().map(of).max().unwrap_or(0);
             let most = INSTANCES as u64;
             return Ok(Footprint {
@@ -99,20 +98,20 @@ impl Footprint {
     }
 }
 
-/// What there is to be instantiated, and what is.
+/// The modules of a component, and which of them are instantiated.
 #[derive(Default)]
 struct Outline {
-    /// The modules of the outermost level.
+    /// Modules of the outermost level.
     modules: Vec<Items>,
-    /// Those of components in it.
+    /// Modules of nested components.
     inner: Vec<Items>,
     /// The module of each core instance of the outermost level.
     instances: Vec<u32>,
-    /// Whether modules come from, or are instantiated, anywhere but in the outermost level.
+    /// Whether modules come from, or are instantiated in, other levels than the outermost.
     nested: bool,
 }
 
-/// Where a parser is.
+/// The kind of nesting level that the parser is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Module,
@@ -148,7 +147,7 @@ impl Outline {
 
     fn enter(&mut self, levels: &[Level]) {
         match levels {
-            // Alone, it is instantiated once.
+            // A plain module is instantiated once.
             [Level::Module] => {
                 self.modules.push(Items::default());
                 self.instances.push(0);
@@ -202,7 +201,7 @@ impl Outline {
         Ok(())
     }
 
-    /// The items of each core instance; none if that cannot be told so easily.
+    /// The items of each core instance; none if nesting makes them hard to count.
     fn flat(&self) -> Option<Vec<Items>> {
         let items = |module: &u32| self.modules.get(*module as usize).copied();
         let instances: Option<Vec<Items>> = self.instances.iter().map(items).collect();
@@ -214,7 +213,7 @@ impl Outline {
     }
 }
 
-/// Globals and all items of one section of a module.
+/// The number of globals and of all items in one section of a module.
 fn count(payload: &Payload<'_>) -> Result<(u64, u64)> {
     let several = |count: u32| Ok((0, u64::from(count)));
     match payload {

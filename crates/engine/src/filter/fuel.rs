@@ -1,5 +1,5 @@
-//! Calls that take as long as the fuel says that they burn: a nanosecond for what wasmtime counts as one, which is about an
-//! instruction. In the box (tests/box/README.md) computing takes no time, and the epoch stands still while a guest computes.
+//! Makes calls take the time that their fuel stands for: 1 ns per unit, which is about one instruction. In
+//! the box (tests/box/README.md) computing takes no time, and the epoch stands still while a guest computes.
 
 use std::thread;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use wasmtime::Store;
 
 use super::world::World;
 
-/// Makes a call with fuel for its time limit, and lets as much time pass as it has burnt.
+/// Makes a call with fuel for its time limit, then sleeps for the fuel it has burnt.
 pub(super) fn spend<T>(store: &mut Store<World>, call: impl FnOnce(&mut Store<World>) -> T) -> T {
     let full = u64::try_from(store.data().time.whole().as_nanos()).unwrap_or(u64::MAX);
-    // The engine has it: that is what the feature is for.
+    // Cannot fail: with this feature the engine meters fuel.
     let _ = store.set_fuel(full);
     let result = call(store);
     thread::sleep(Duration::from_nanos(full - store.get_fuel().unwrap_or(full)));

@@ -1,4 +1,4 @@
-//! Octets as a module and as a guest's verdicts, for the fuzz targets.
+//! Treats bytes as a module or as a guest's verdicts, for the fuzz targets.
 
 use super::bindings::dnsweir::filter::types;
 use super::footprint::overhead;
@@ -6,8 +6,7 @@ use super::verdict::{Outcome, QueryOutcome};
 use super::{check, face};
 use crate::config::Limits;
 
-/// Looks at octets as at a module, before anything is compiled: whatever they are, they are taken or refused in words, of which
-/// there are few.
+/// Runs the checks that precede compilation. Any bytes must be accepted, or refused with a short message.
 pub fn look_at_module(octets: &[u8]) {
     let checks = [
         overhead(octets, &Limits::default()).map(drop),
@@ -20,7 +19,7 @@ pub fn look_at_module(octets: &[u8]) {
     }
 }
 
-/// Makes verdicts of octets, as a hostile guest would, and checks them as if one had returned them.
+/// Builds verdicts from bytes, as a hostile guest would, and checks them as if one had returned them.
 pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {
     let mut octets = Octets(octets);
     let mut given = Vec::new();
@@ -34,7 +33,7 @@ pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {
     }
 }
 
-/// Runs dry into zeros.
+/// Bytes to build values from; zeros follow the last one.
 struct Octets<'a>(&'a [u8]);
 
 impl Octets<'_> {

@@ -1,44 +1,46 @@
-//! What failed calls may cost a worker: a tenth of its time, whoever is [blamed](super::blame) for them.
+//! Limits what failed calls may cost a worker to a tenth of its time, whatever is [blamed](super::blame) for
+//! them.
 //!
-//! The debt of a filter is what its failed calls took and what the starts of new instances take. Time pays off a tenth
-//! of itself. With so much debt that another failure would be beyond what may be wasted at once, the filter is
-//! suspended on that worker: for those who are new to it first, and for those who are known to succeed when there is
-//! half as much again. A suspension lasts for a second at least, and four times as long as the one before, up to a minute, if nothing has
-//! succeeded since: what does nothing but fail is tried once in a while.
+//! A filter's debt is the time taken by its failed calls and by the starts of new instances. Elapsed time
+//! pays off a tenth of itself. When another failure would take the debt beyond what may be wasted at once,
+//! the filter is suspended on that worker: first for names and clients that are new to it, and, when the debt
+//! is half as large again, also for those known to succeed. A suspension lasts at least a second; if nothing
+//! has succeeded since the last one, it lasts four times as long as that, up to a minute. A filter that only
+//! fails is thus retried now and then.
 //!
-//! So the worst batch costs six time limits, whatever is in it and however large it is, or nine if all of it comes from those
-//! who are known.
+//! So the worst batch costs six time limits, whatever its contents and size, or nine if all of it comes from
+//! known clients and names.
 
 use std::time::{Duration, Instant};
 
 use super::blame::SHARE;
 
-/// Failures at the full price that may be paid for at once, for those who are new to the filter. One client may cost four
-/// of them before it is blamed: a batch, and three of its queries alone.
+/// Failures at full price that may be charged at once to names and clients new to the filter. One client may
+/// cost four of them before it is blamed: a batch, and three of its queries alone.
 const STRANGERS: u32 = 6;
 
-/// The same for those who are known.
+/// The same for known names and clients.
 const KNOWN: u32 = 9;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many times as long as the last one a pause is.
+/// Each pause is this many times as long as the last.
 const GROWTH: u32 = 4;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How a filter is doing on one worker.
+/// The state of a filter on one worker.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// What a failure costs at most.
+    /// Maximum cost of a failure.
     price: Duration,
     /// Time wasted and not yet paid off.
     debt: Duration,
-    /// When `debt` was worked out.
+    /// When `debt` was last updated. None: no debt and no recent pause.
     reckoned: Option<Instant>,
-    /// The pause under way, or the last one.
+    /// The current pause, or the last one.
     pause: Option<Pause>,
-    /// Whether a pause has begun that nobody has found to be over.
+    /// Set when a pause begins, cleared when it is found to be over.
     suspended: bool,
 }
 
@@ -51,7 +53,7 @@ struct Pause {
 }
 
 impl Health {
-    /// `limit` is the time limit of a call, `start` what a new instance costs.
+    /// `limit` is the time limit of a call, `start` the cost of a new instance.
     pub(super) fn new(limit: Duration, start: Duration) -> Health {
         Health {
             price: limit + start,
@@ -62,18 +64,18 @@ impl Health {
         }
     }
 
-    /// Whether a pause was begun and not found to be over.
+    /// Whether a pause has begun and was not yet found to be over.
     pub(super) fn suspended(&self) -> bool {
         self.suspended
     }
 
-    /// Whether anything is left to be paid off, as far as anybody has looked.
+    /// Whether there was debt or a recent pause at the last update.
     #[inline]
     pub(super) fn owes(&self) -> bool {
         self.reckoned.is_some()
     }
 
-    /// Whether a call may be made at `now` for somebody who is `known`.
+    /// Whether a call may be made at `now` for a name and client that are `known` or not.
     pub(super) fn admits(&mut self, now: Instant, known: bool) -> bool {
         self.pay(now);
         let pauses = self.pause.as_ref().is_some_and(|pause| now < pause.end);
@@ -81,22 +83,22 @@ impl Health {
         (known || !pauses) && self.debt + self.price <= self.price * most
     }
 
-    /// Ends the suspension if it is over at `now`.
+    /// Ends the suspension if it is over at `now`. Returns whether it did.
     pub(super) fn resumes(&mut self, now: Instant) -> bool {
         let resumes = self.suspended && self.admits(now, false);
         self.suspended &= !resumes;
         resumes
     }
 
-    /// A call went well.
+    /// Records that a call succeeded.
     pub(super) fn succeeded(&mut self) {
         if let Some(pause) = &mut self.pause {
             pause.hopeful = true;
         }
     }
 
-    /// A call failed at `now` after it had wasted `cost`; without `room` there is nobody else to be charged for it. Says
-    /// for how long that suspends the filter.
+    /// Records a call that failed at `now` after wasting `cost`. Without `room` the failure cannot be charged
+    /// to a name or client, and a pause begins. Returns its length if that suspends the filter.
     pub(super) fn failed(&mut self, now: Instant, cost: Duration, room: bool) -> Option<Duration> {
         self.pay(now);
         self.debt += cost.min(self.price);
@@ -118,7 +120,7 @@ impl Health {
         is_new.then_some(length)
     }
 
-    /// Works out the debt anew. Without any, and a minute after the last pause, everything is forgotten.
+    /// Updates the debt. Once there is none, and a minute has passed since the last pause, forgets both.
     fn pay(&mut self, now: Instant) {
         let Some(then) = self.reckoned else { return };
         let paid = now.saturating_duration_since(then) / SHARE;
@@ -159,7 +161,7 @@ mod tests {
             assert_eq!(health.failed(now, PRICE, true), None);
         }
         assert!(!health.admits(now, true));
-        // A tenth of the time pays for it.
+        // A tenth of the elapsed time pays for it.
         assert!(health.admits(now + PRICE * SHARE, true));
         assert!(!health.resumes(now + FIRST_PAUSE - TRAP));
         assert!(health.resumes(now + FIRST_PAUSE));
@@ -190,7 +192,8 @@ mod tests {
         assert_eq!(pauses, [1, 4, 16, 60, 60, 60, 60, 1]);
     }
 
-    /// Whatever fails how often: over any time, no more than a tenth of it and what may be wasted at once.
+    /// Whatever fails and however often: over any period, at most a tenth of it plus what may be wasted at
+    /// once.
     #[test]
     fn failures_cost_a_tenth_of_the_time() {
         for (every, cost, known) in [
@@ -215,7 +218,7 @@ mod tests {
         }
     }
 
-    /// What a filter costs that traps twenty times a second is no reason to suspend it.
+    /// A filter that traps twenty times a second costs too little to be suspended.
     #[test]
     fn twenty_traps_a_second_are_within_a_tenth() {
         let (mut health, mut now) = health();

@@ -1,4 +1,4 @@
-//! What can be told of a module without running it.
+//! Describes a module without running it.
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::types::ComponentItem;
@@ -12,47 +12,48 @@ use super::text;
 use super::wasi::Part;
 use crate::config::{Limits, hex};
 
-/// A module as it lies there.
+/// A module's properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anatomy {
-    /// Whether it is a component, and not the plain module that cargo leaves, which the proxy wraps into one.
+    /// Whether it is a component; else it is a plain module as cargo builds it, which the proxy wraps into
+    /// one.
     pub component: bool,
-    /// Octets.
+    /// Size in bytes.
     pub size: usize,
-    /// SHA-256 in hexadecimal, as the configuration's `sha256` has it.
+    /// SHA-256 in hexadecimal, as in the configuration's `sha256`.
     pub digest: String,
-    /// What it needs.
+    /// The interfaces it needs.
     pub imports: Vec<Interface>,
-    /// What it offers.
+    /// The interfaces it provides.
     pub exports: Vec<Interface>,
 }
 
 /// An interface that a module imports or exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// `dnsweir:filter/host@0.1.0`
+    /// Its name, as `dnsweir:filter/host@0.1.0`.
     pub name: String,
     /// Its functions.
     pub functions: Vec<String>,
-    /// What the proxy does about it.
+    /// How the proxy treats it.
     pub standing: Standing,
 }
 
-/// What the proxy does about an import.
+/// How the proxy treats an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Part of the interface of filters.
+    /// Part of the filter interface.
     Known,
-    /// WASI's.
+    /// Part of WASI.
     Wasi(Part),
-    /// Something else: a module that imports it is refused.
+    /// Unknown: a module that imports it is refused.
     Foreign,
 }
 
-/// Looks at a module. It is compiled, within `limits`, since only the compiler knows whether it is one.
+/// Inspects a module. It is compiled, within `limits`, since only the compiler knows whether it is valid.
 ///
 /// # Errors
-/// When it is no module that this proxy could compile.
+/// When this proxy cannot compile it.
 pub fn inspect(engine: &Engine, bytes: &[u8], limits: &Limits) -> Result<Anatomy, LoadError> {
     let component = load::component(engine, bytes, limits)?;
     let imports = interfaces(engine, component.component_type().imports(component.engine()));

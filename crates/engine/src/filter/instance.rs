@@ -1,5 +1,5 @@
-//! One filter on one worker: what it is asked, and what is remembered of its verdicts. The calls are made by its
-//! [`Supervisor`].
+//! One filter on one worker: passes batches to it, and memoizes its verdicts. Its [`Supervisor`] makes the
+//! calls.
 
 use std::mem;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::sandbox::Sandbox;
 use super::supervisor::Supervisor;
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 
-/// A filter's instance. Made anywhere, then used by one worker.
+/// A filter's instance. Made on any thread, then used by one worker.
 pub struct Instance {
     filter: Arc<Filter>,
     memo: Memo,
-    /// What the filter's refresh publishes; none: it has no refresh.
+    /// The data that the filter's refresh publishes; none: it has no refresh.
     published: Option<Arc<Published>>,
-    /// What was published when the first of them was remembered.
+    /// The revision of published data that the memo depends on.
     revision: u64,
     /// Verdicts recalled and not yet [settled](Instance::settle).
     recalled: u64,
@@ -34,11 +34,11 @@ pub struct Instance {
 }
 
 impl Filter {
-    /// An instance of its own for one worker.
+    /// Makes an instance for one worker.
     ///
     /// # Errors
     ///
-    /// When the filter fails or changes its mind about the configuration that it has accepted before.
+    /// When the filter fails, or now rejects the configuration that it accepted before.
     pub fn instantiate(self: &Arc<Filter>) -> Result<Instance, LoadError> {
         Ok(Instance::new(Arc::clone(self), self.sandbox()?))
     }
@@ -66,18 +66,18 @@ impl Instance {
         &self.filter
     }
 
-    /// What the filter wants to see.
+    /// What the filter requests.
     #[inline]
     pub fn interest(&self) -> &Interest {
         self.filter.interest()
     }
 
-    /// What the filter said about this question and asked to be remembered. `now` is in milliseconds and the
-    /// same clock as for [`queries`](Instance::queries).
+    /// The memoized verdict on this question. `now` is in milliseconds, on the same clock as for
+    /// [`queries`](Instance::queries).
     #[inline]
     pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
         if self.revision != self.published_revision() {
-            // It depended on what is not published any more.
+            // The memo depends on data that is no longer published.
             return None;
         }
         let recalled = self.memo.recall(key, now)?;
@@ -85,7 +85,7 @@ impl Instance {
         Some(recalled)
     }
 
-    /// Which data is published now; always the same where there is no refresh.
+    /// The revision of the published data; constant without a refresh.
     #[inline]
     fn published_revision(&self) -> u64 {
         self.published
@@ -93,8 +93,8 @@ impl Instance {
             .map_or(0, |published| published.revision())
     }
 
-    /// Forgets what depended on data that is not published any more. Before a call: what it says depends on what is published
-    /// now, or later.
+    /// Clears the memo if other data was published. Called before a call, whose verdicts depend on the data
+    /// published now or later.
     fn forget_outdated(&mut self) {
         let revision = self.published_revision();
         if self.revision != revision {
@@ -102,8 +102,7 @@ impl Instance {
         }
     }
 
-    /// Adds what was recalled to the counters, which all workers write to: once per batch and not once per
-    /// query.
+    /// Adds the recalled verdicts to the counters that all workers share: once per batch, not once per query.
     pub fn settle(&mut self) {
         add(
             &self.filter.context.counters.remembered,
@@ -111,8 +110,8 @@ impl Instance {
         );
     }
 
-    /// The query phase: one outcome per query, in order. Verdicts that may be remembered are. `now` is Unix
-    /// time in milliseconds.
+    /// The query phase: one outcome per query, in order. Memoizes verdicts that allow it. `now` is Unix time
+    /// in milliseconds.
     pub fn queries(&mut self, now: u64, batch: &Batch<Query>, out: &mut Vec<QueryOutcome>) {
         out.clear();
         if batch.is_empty() {
@@ -149,7 +148,7 @@ impl Instance {
         }
     }
 
-    /// Goes on with a query that the filter has asked about. What may be remembered takes the place of the `ask`.
+    /// Continues with a query after its lookups. A verdict that may be memoized replaces the memoized `ask`.
     pub fn query_answers(&mut self, now: u64, key: &Key<'_>, answers: &Answers<AskedQuery>) -> QueryOutcome {
         self.forget_outdated();
         let counters = &self.filter.context.counters;
@@ -167,7 +166,7 @@ impl Instance {
         outcome
     }
 
-    /// Goes on with a response that the filter has asked about.
+    /// Continues with a response after its lookups.
     pub fn response_answers(&mut self, now: u64, answers: &Answers<AskedResponse>) -> ResponseOutcome {
         let counters = &self.filter.context.counters;
         self.supervisor
@@ -177,7 +176,7 @@ impl Instance {
             })
     }
 
-    /// Moves the clock that pauses are measured with.
+    /// Advances the clock that measures pauses.
     #[cfg(test)]
     pub(super) fn let_pass(&mut self, time: Duration) {
         self.supervisor.let_pass(time);
@@ -199,7 +198,8 @@ impl Instance {
             });
     }
 
-    /// The event phase. Events on which the filter fails are counted and dropped, since no query depends on them.
+    /// The event phase. Events on which the filter fails are counted and dropped, since no query depends on
+    /// them.
     pub fn events(&mut self, batch: &Batch<Event>) {
         if !batch.is_empty() {
             let counters = &self.filter.context.counters.events;

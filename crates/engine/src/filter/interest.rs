@@ -1,4 +1,4 @@
-//! What a filter wants to see: its manifest, ready to be asked about every query.
+//! What a filter requests: its manifest in a form that is quick to check for every query.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::outcomes::Outcomes;
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
-/// Which calls a filter wants. Whatever it does not want costs it nothing, and the proxy next to nothing.
+/// The calls that a filter requests. Others cost it nothing, and the proxy next to nothing.
 #[derive(Debug, Clone)]
 pub struct Interest {
     /// The query phase.
     pub queries: bool,
     /// The response phase.
     pub responses: bool,
-    /// The queries that the event phase hears of.
+    /// The outcomes of queries for which it receives events.
     pub events: Outcomes,
-    /// Whether responses and events are to carry the message.
+    /// Whether responses and events include the message.
     pub messages: bool,
-    /// What it wants to know of queries.
+    /// The details of queries that it requests.
     pub details: Details,
-    /// Whether it asks before it decides.
+    /// Whether it may request lookups before it decides.
     pub asks: bool,
     /// The sources that it may send queries to, by name.
     pub sources: Arc<[Arc<str>]>,
@@ -31,11 +31,11 @@ pub struct Interest {
     suffixes: Option<SuffixMap<()>>,
 }
 
-/// Sources that a manifest may name.
+/// Maximum sources that a manifest may name.
 const SOURCES: usize = 256;
 
 impl Interest {
-    /// Interest in nothing.
+    /// No interest in anything.
     pub(super) fn none() -> Interest {
         Interest {
             queries: false,
@@ -52,7 +52,7 @@ impl Interest {
 
     /// # Errors
     ///
-    /// Says which suffix is no name.
+    /// Returns which suffix is not a name, or which limit is exceeded.
     pub(super) fn new(manifest: &Manifest) -> Result<Interest, String> {
         let qtypes = (!manifest.qtypes.is_empty()).then(|| {
             let mut set = Box::new([0; 1024]);
@@ -91,7 +91,7 @@ impl Interest {
         })
     }
 
-    /// Whether the filter looks at queries of this type for this name, a lowercased wire name.
+    /// Whether the filter handles queries of this type for this lowercase wire-format name.
     #[inline]
     pub fn covers(&self, qtype: u16, name: &[u8]) -> bool {
         let type_wanted = match &self.qtypes {

@@ -1,4 +1,4 @@
-//! From a `filter` block of the configuration to something that can be instantiated.
+//! Loads the filter of a `filter` block, so that it can be instantiated.
 
 use std::fmt;
 use std::io;
@@ -42,31 +42,32 @@ pub struct Filter {
     pub(super) exports: Exports<World>,
     pub(super) context: Arc<Context>,
     pub(super) setup: types::Setup,
-    /// How long starting an instance took: what a failed call costs beside itself.
+    /// CPU time of starting an instance: what a failed call costs beside the call itself.
     pub(super) start: Duration,
     config: Vec<ConfigNode>,
     interest: Interest,
-    /// Whom failed calls are blamed on.
+    /// Blames failed calls.
     pub(super) blame: Blame,
-    /// Instances that are ready.
+    /// Spare instances.
     pub(super) spares: Spares,
     notes: Vec<String>,
     code_octets: usize,
     digest: String,
-    /// Whether the load that this is part of is still wanted.
+    /// Cancels the load that this is part of.
     cancel: Cancel,
 }
 
 impl Filter {
-    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. It goes on with the counters
-    /// and tables of the filter `before`, which it replaces.
+    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. It takes over
+    /// the counters and tables of the filter `before`, which it replaces.
     ///
-    /// Takes tens of milliseconds, longer for large modules, and as long as `limits` allow at most: not for a worker's
-    /// thread. A load that is not wanted any more is ended by the [`Cancel`](super::Cancel) that the engine was given.
+    /// Takes tens of milliseconds, longer for large modules, and at most as long as `limits` allow, so it
+    /// must not run on a worker's thread. The [`Cancel`](super::Cancel) that the engine was given ends it
+    /// early.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the module, or what the filter finds wrong with its configuration.
+    /// When the module is invalid, or the filter fails or rejects its configuration.
     pub fn load(
         engine: &Engine,
         config: &config::Filter,
@@ -74,7 +75,7 @@ impl Filter {
         before: Option<&Filter>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = &config.code[..];
-        // First of all what looking at it costs.
+        // First, so that the checks after it are cheap.
         let overhead = overhead(bytes, &config.limits)?;
         face::check(bytes)?;
         let component = component(engine, bytes, &config.limits)?;
@@ -91,7 +92,7 @@ impl Filter {
             Arc::clone(&engine.ticker),
         ));
         let setup = configure::setup(config, zones);
-        // By the thread's own clock: what others do on this machine says nothing about the next start.
+        // CPU time of this thread: other load on this machine says nothing about the next start.
         let begin = thread_clock();
         let started = Sandbox::start(&exports, &context, &setup, &engine.cancel);
         let (sandbox, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
@@ -127,38 +128,38 @@ impl Filter {
         }))
     }
 
-    /// A sandbox of its own for one worker.
+    /// Makes a sandbox for one worker.
     ///
     /// # Errors
     ///
-    /// When the filter fails or changes its mind about the configuration that it has accepted before.
+    /// When the filter fails, or now rejects the configuration that it accepted before.
     pub(super) fn sandbox(&self) -> Result<Sandbox, LoadError> {
         let started = Sandbox::start(&self.exports, &self.context, &self.setup, &self.cancel);
         let (sandbox, _) = started.map_err(|error| no_start(error, &self.config, &self.cancel))?;
         Ok(sandbox)
     }
 
-    /// The name in the configuration.
+    /// Its name in the configuration.
     pub fn name(&self) -> &str {
         &self.context.name
     }
 
-    /// The SHA-256 of its module, as the configuration's `sha256` would have it.
+    /// The SHA-256 of its module, as in the configuration's `sha256`.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Octets of its machine code and what belongs to that, which all instances share.
+    /// Bytes of its machine code and metadata, shared by all instances.
     pub fn code_octets(&self) -> usize {
         self.code_octets
     }
 
-    /// Octets that its tables have at most.
+    /// Maximum bytes of its tables.
     pub fn table_octets(&self) -> usize {
         self.context.tables.get().map_or(0, Tables::octets)
     }
 
-    /// Octets of messages, labels and annotations that wait to be heard of by it on a worker, at most.
+    /// Maximum bytes of messages, labels and annotations in pending events on a worker.
     pub fn message_octets(&self) -> usize {
         let Interest {
             events,
@@ -174,23 +175,23 @@ impl Filter {
         }
     }
 
-    /// What it wants to see.
+    /// What it requests.
     pub fn interest(&self) -> &Interest {
         &self.interest
     }
 
-    /// How many bits of an IPv4 and of an IPv6 address say who a client is that failed calls are blamed on.
+    /// Sets how many bits of an IPv4 and of an IPv6 address identify a client, when failed calls are blamed.
     pub fn tell_clients_apart_by(&self, bits: (u8, u8)) {
         self.blame.tell_apart_by(bits);
     }
 
-    /// What is no mistake and may be one, in words that follow its name: what its module imports of WASI and is not granted,
-    /// and that it takes part in nothing.
+    /// Warnings about what may be a mistake, worded to follow its name: WASI imports that are not granted,
+    /// and a manifest without phases.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What it did so far, over all instances.
+    /// Its counters, over all instances.
     pub fn counters(&self) -> &Arc<FilterCounters> {
         &self.context.counters
     }
@@ -213,7 +214,7 @@ fn notes(component: &Component, manifest: &types::Manifest, grants: &config::Was
     notes
 }
 
-/// Why an instance did not start, at its place in the configuration.
+/// The load error for a failed start, with places in the configuration.
 fn no_start(error: StartError, config: &[ConfigNode], cancel: &Cancel) -> LoadError {
     match error {
         StartError::Failed(_) if cancel.is_cancelled() => LoadError::Cancelled,
@@ -222,12 +223,12 @@ fn no_start(error: StartError, config: &[ConfigNode], cancel: &Cancel) -> LoadEr
     }
 }
 
-/// Loads filters on a thread of its own, with an engine whose loads end when the future is dropped: those of modules that
-/// compile for minutes as well.
+/// Loads filters on a separate thread, with an engine whose loads are cancelled when the future is dropped,
+/// even those of modules that compile for minutes.
 ///
 /// # Errors
 ///
-/// When there can be no thread, or the work panics.
+/// When no thread can be started, or the work panics.
 pub async fn beside<T: Send + 'static>(
     engine: &Engine,
     work: impl FnOnce(&Engine) -> T + Send + 'static,
@@ -235,12 +236,12 @@ pub async fn beside<T: Send + 'static>(
     let unwanted = CancelOnDrop::default();
     let engine = engine.until(unwanted.cancel().clone());
     let done = background::beside("loading", move || work(&engine)).await;
-    // What was loaded is wanted from now on.
+    // Loading is done, so what was loaded must not be cancelled.
     unwanted.disarm();
     done
 }
 
-/// Compiles a module, or finds what it was compiled to before.
+/// Compiles a module, or loads its code from the installed code or the cache.
 pub(super) fn component(
     engine: &Engine,
     bytes: &[u8],
@@ -269,7 +270,8 @@ pub(super) fn component(
         let (module, code) = (bytes.len(), code.len());
         return Err(LoadError::CodeTooLarge { module, code });
     }
-    // SAFETY: this process or a child of it has compiled it just now, and it lies in memory that nobody else has.
+    // SAFETY: this process or a child of it has just compiled the code, and no other process can access its
+    // memory.
     let component = unsafe { compile::open(&engine.wasm, &code) }
         .map_err(|error| LoadError::Compile(in_words(&error)))?;
     if let Some(cache) = &engine.compiled
@@ -280,7 +282,7 @@ pub(super) fn component(
     Ok(component)
 }
 
-/// Gives a component the interface it imports, and checks what it exports.
+/// Links a component's imports and checks its exports.
 fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, LoadError> {
     let mut linker = link::<World>(engine, component)?;
     let pre = print_in_place(&mut linker)
@@ -289,8 +291,8 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, Loa
     Exports::new(pre).map_err(|error| LoadError::Interface(in_words(&error)))
 }
 
-/// Gives the component its imports: ours, [WASI's](super::wasi), and functions that trap for what else is called WASI, since
-/// standard libraries import it whether they use it or not. Refuses all others.
+/// Links a component's imports: ours, [WASI's](super::wasi), and traps for all other functions of WASI, which
+/// standard libraries import whether they use it or not. Refuses all other imports.
 pub(super) fn link<W: types::Host + host::Host + WithTables + WithData + HasWasi>(
     engine: &Engine,
     component: &Component,
@@ -316,7 +318,7 @@ pub(super) fn link<W: types::Host + host::Host + WithTables + WithData + HasWasi
     Ok(linker)
 }
 
-/// Whether an import is of the interface's version line; 0.1.x are compatible with each other.
+/// Whether an import is part of the interface in a compatible version, 0.1.x.
 fn is_ours(import: &str) -> bool {
     [
         "dnsweir:filter/host@",

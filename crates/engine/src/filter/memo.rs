@@ -1,17 +1,18 @@
-//! Remembered verdicts: a filter whose verdict depends on the question alone is called once per question.
+//! Memoized verdicts: a filter whose verdict depends only on the question is called once per question.
 //!
-//! A table of sets of four, fixed in size, that belongs to one instance and so to one thread: no lock, no
-//! atomic. A set is found by the hash the caller has at hand anyway; one cache line tells what is in it. Sets of four
-//! hold half a table of names with four in a hundred left out by chance; sets of two would leave out ten.
+//! The memo is a table of fixed size, in sets of four. It belongs to one instance, and so to one thread: no
+//! lock, no atomics. A set is found by a hash that the caller has anyway, and one cache line shows what is in
+//! it. With the table half full, sets of four leave out 4% of names by chance; sets of two would leave out
+//! 10%.
 //!
-//! Of four the one that ends soonest makes room, but only for a question that was turned away before. Where more names are
-//! asked for than fit, most are asked for once in a long while: they cost a call, as without a table, and neither an entry
-//! nor somebody else's. A name that is asked for often has its entry with the second call, a flood of random names displaces
-//! next to nothing, and none of it stalls a worker the way emptying or sweeping a table would.
+//! A full set evicts the entry that ends soonest, but only for a question that was turned away before. Where
+//! more names are queried than fit, most are queried rarely: they cost a call, as without a memo, but do not
+//! evict anything. A popular name has its entry by the second call, a flood of random names evicts next to
+//! nothing, and neither stalls a worker the way emptying or sweeping a table would.
 //!
-//! Octets are bounded, too, and verdicts that ran out must not hold them: whenever one is remembered, a hand
-//! moves on over the next few sets and takes away what has ended. If octets are wanting, it moves on and takes
-//! away what it comes to.
+//! The bytes held are bounded, too, and expired verdicts must not fill them: each insertion moves a hand over
+//! the next few sets and removes what has expired. If bytes are still short, the hand moves on and removes
+//! every entry it passes.
 
 use std::mem;
 use std::sync::Arc;
@@ -21,80 +22,80 @@ use super::verdict::{Decision, Ede, Order, RecordEdit, ResourceRecord, ResponseE
 /// Entries in a table.
 const ENTRIES: usize = 4096;
 
-/// Entries that a hash can be found in.
+/// Entries in a set.
 const WAYS: usize = 4;
 
-/// Questions that were turned away and are known again, of each set: few, so that only those come in that are asked for more often
-/// than what passes by.
+/// Turned-away questions remembered per set: few, so that only those get in that are more frequent than the
+/// rest.
 const TURNED_AWAY: usize = 8;
 
-/// Sets that the hand moves over for each verdict that is remembered, and at most if octets are wanting.
+/// Sets that the hand passes per insertion, and at most when bytes are short.
 const SWEEP: usize = 2;
 const SWEEP_MAXIMUM: usize = 64;
 
-/// Octets that names and verdicts of one table may hold, without the table itself (256 KiB).
+/// Maximum bytes of names and verdicts in one table, without the table itself (256 KiB).
 const BYTES: usize = 1 << 20;
 
-/// Octets of one instance's remembered verdicts, at most.
+/// Maximum bytes of one instance's memo.
 pub(super) const REMEMBERED: usize =
     BYTES + ENTRIES * size_of::<Option<Entry>>() + ENTRIES / WAYS * size_of::<Set>();
 
-/// What a verdict holds for.
+/// The question that a verdict holds for.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'a> {
-    /// Of name, type and class, and unpredictable from outside; equal ones have equal hashes, but for the [`salt`] of who asks,
-    /// if the filter wants to know.
+    /// Hash of name, type and class, unpredictable from outside. Equal questions have equal hashes, except
+    /// for the [`salt`] of the client if the filter depends on it.
     pub hash: u64,
-    /// A lowercased wire name.
+    /// The qname, in lowercase wire format.
     pub name: &'a [u8],
-    /// The query's type.
+    /// The qtype.
     pub qtype: u16,
-    /// The query's class.
+    /// The qclass.
     pub qclass: u16,
-    /// Index of the zone among those the filter was set up with.
+    /// Index among the zones that the filter was set up with.
     pub zone: u16,
 }
 
-/// What tells apart the hashes of equal questions from different clients: never the same for two numbers, so that what is
-/// remembered for one of them is not found for the other.
+/// Distinguishes the hashes of equal questions from different clients. Different numbers have different
+/// salts, so a verdict for one client is not found for another.
 pub fn salt(number: u64) -> u64 {
-    // Odd, so that no two products are the same (mod 2^64); the golden ratio spreads them over the sets.
+    // Odd, so that no two products are equal (mod 2^64); the golden ratio spreads them over the sets.
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The remembered verdicts of one instance.
+/// The memoized verdicts of one instance.
 #[derive(Default)]
 pub(super) struct Memo {
-    /// Empty until the first verdict is remembered: most filters never do.
+    /// Empty until the first verdict is stored; most filters never store one.
     sets: Vec<Set>,
-    /// The entries, [`WAYS`] for each set.
+    /// The entries, [`WAYS`] per set.
     slots: Vec<Option<Entry>>,
     bytes: usize,
-    /// Where the set begins that the hand comes to next.
+    /// First slot of the set that the hand visits next.
     hand: usize,
 }
 
-/// A verdict that is remembered.
+/// A memoized verdict.
 #[derive(Debug, Clone, Copy)]
 pub struct Recalled<'a> {
-    /// What the filter said.
+    /// The filter's verdict.
     pub verdict: &'a Arc<Verdict>,
-    /// Whether the verdict is a plain pass, so that there is nothing to look at in it.
+    /// Whether the verdict is a plain pass, so that it need not be inspected.
     pub passes: bool,
 }
 
-/// What there is to know of four entries without a look at them: half a cache line.
+/// A summary of four entries: half a cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(32))]
 struct Set {
-    /// The [`mark`] of each entry; 0: it is free.
+    /// The [`mark`] of each entry; 0: the slot is free.
     marks: [u32; WAYS],
-    /// Sixteen bits of the hashes of questions that found all entries taken, each at the place that others say.
+    /// 16 bits of the hash of each turned-away question, in a place chosen by other bits.
     turned_away: [u16; TURNED_AWAY],
 }
 
 impl Set {
-    /// Whether a question with this hash was turned away before, as far as is known. It is known from now on.
+    /// Notes a question that found the set full. Returns whether it was noted before.
     fn turn_away(&mut self, hash: u64) -> bool {
         let place = (hash >> 32) as usize % TURNED_AWAY;
         let mark = (hash >> 48) as u16;
@@ -104,7 +105,7 @@ impl Set {
 
 struct Entry {
     hash: u64,
-    /// When it was remembered, in milliseconds.
+    /// When it was stored, in milliseconds.
     since: u64,
     remember: u32,
     qtype: u16,
@@ -122,7 +123,7 @@ impl Entry {
             && *self.name == *key.name
     }
 
-    /// Milliseconds left. A clock that was set back ends an entry instead of prolonging it.
+    /// Milliseconds left. A clock that was set back expires an entry instead of prolonging it.
     fn left(&self, now: u64) -> u64 {
         u64::from(self.remember).saturating_sub(now.checked_sub(self.since).unwrap_or(u64::MAX))
     }
@@ -133,7 +134,7 @@ impl Entry {
 }
 
 impl Memo {
-    /// The verdict that holds for `key` at `now`, in milliseconds.
+    /// The verdict valid for `key` at `now`, in milliseconds.
     #[inline]
     pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
         let entry = self.slots[self.find(key)?].as_ref()?;
@@ -143,8 +144,8 @@ impl Memo {
         })
     }
 
-    /// Keeps `verdict` for as long as it says, unless that is not at all, it is too large, or its place belongs to others and the
-    /// question is new.
+    /// Stores `verdict` for as long as it allows, unless that is 0, it is too large, or its set is full and
+    /// the question is new.
     pub(super) fn remember(&mut self, key: &Key<'_>, now: u64, verdict: &Arc<Verdict>) {
         if verdict.remember == 0 {
             return;
@@ -187,7 +188,7 @@ impl Memo {
     }
 
     /// The slot of a question's entry.
-    // For every hit, and each of its filters; left to itself, the compiler makes a call of it.
+    // Runs for every hit and each of its filters; the compiler would not inline it by itself.
     #[inline(always)]
     fn find(&self, key: &Key<'_>) -> Option<usize> {
         let at = set_of(key.hash);
@@ -197,8 +198,8 @@ impl Memo {
         slots.find(|&slot| self.slots[slot].as_ref().is_some_and(|entry| entry.is(key)))
     }
 
-    /// The slot that a question's entry may have: its own, a free one, or, if the question was turned away before, that of
-    /// the entry that ends soonest.
+    /// The slot for a question's entry: its own, a free one, or, if the question was turned away before, the
+    /// one that ends soonest.
     fn room(&mut self, key: &Key<'_>, now: u64) -> Option<usize> {
         if let Some(slot) = self.find(key) {
             return Some(slot);
@@ -214,7 +215,7 @@ impl Memo {
         (at * WAYS..(at + 1) * WAYS).min_by_key(|&slot| self.slots[slot].as_ref().map(|old| old.left(now)))
     }
 
-    /// Moves the hand over one set, and takes away the entries that `leaves` tells.
+    /// Moves the hand over one set and removes the entries for which `leaves` is true.
     fn sweep(&mut self, leaves: impl Fn(&Entry) -> bool) {
         for slot in self.hand..self.hand + WAYS {
             self.free(slot, &leaves);
@@ -222,7 +223,7 @@ impl Memo {
         self.hand = (self.hand + WAYS) % ENTRIES;
     }
 
-    /// Takes away an entry if `leaves` says so of it.
+    /// Removes an entry if `leaves` is true for it.
     fn free(&mut self, slot: usize, leaves: impl Fn(&Entry) -> bool) {
         if let Some(old) = self.slots[slot].take_if(|old| leaves(old)) {
             self.sets[slot / WAYS].marks[slot % WAYS] = 0;
@@ -231,12 +232,12 @@ impl Memo {
     }
 }
 
-/// The set of a hash, by its lower half.
+/// The set of a hash, chosen by its lower half.
 fn set_of(hash: u64) -> usize {
     hash as usize % (ENTRIES / WAYS)
 }
 
-/// What a set notes of an entry's hash: never 0.
+/// The part of an entry's hash that a set stores; never 0.
 fn mark(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
@@ -359,7 +360,7 @@ mod tests {
         assert!(memo.recall(&key, 1).is_some());
     }
 
-    /// Equal questions have equal hashes: whatever else is in them, that of another client is another one.
+    /// Equal questions have equal hashes, but those of other clients differ by the salt.
     #[test]
     fn no_two_clients_share_a_verdict() {
         let mut memo = Memo::default();
@@ -375,7 +376,7 @@ mod tests {
         assert!(memo.recall(&key(3), 1).is_some());
     }
 
-    /// A hash in set `set`, of a question that is told apart from others by `number`.
+    /// A hash in set `set`; `number` distinguishes it from others.
     fn hash_in(set: u64, number: u64) -> u64 {
         (number << 48) | (number << 32) | set
     }
@@ -393,7 +394,7 @@ mod tests {
         assert_eq!(kept(&memo), [true, true, false, true, true]);
     }
 
-    /// Names that are asked for once, as many as there are.
+    /// Many names, each queried once.
     #[test]
     fn a_flood_displaces_nothing() {
         let mut memo = Memo::default();
@@ -453,7 +454,7 @@ mod tests {
             memo.remember(&key(hash, b"\0"), 0, &large);
         }
         assert_eq!(kept(&memo), 17, "one mebibyte holds 17 times 60 000 octets");
-        // Replacing gives back what it takes.
+        // Replacing entries frees their bytes.
         for hash in 0..100 {
             memo.remember(&key(hash, b"\0"), 0, &verdict(1000, dropped()));
         }
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
     }
 
-    /// Many large verdicts that expire soon, for names that are not asked for again.
+    /// Many large verdicts that expire soon, for names that are not queried again.
     fn flood(memo: &mut Memo, hashes: std::ops::Range<u64>, now: u64, holds: u32) {
         let large = Decision::Alias(Box::from([vec![0; 60_000].into()]));
         let large = verdict(holds, large);
@@ -476,7 +477,7 @@ mod tests {
         flood(&mut memo, 0..17, 0, 10);
         let full = memo.bytes;
         assert!(BYTES - full < 60_000);
-        // The hand comes by all of them, whoever else is remembered meanwhile.
+        // The hand reaches all of them while other verdicts are stored.
         for step in 0..(ENTRIES / WAYS / SWEEP) as u64 {
             memo.remember(&key(step, b"\x01a\0"), 10, &verdict(1000, dropped()));
         }
@@ -489,7 +490,7 @@ mod tests {
     fn what_holds_for_long_keeps_nothing_new_out() {
         let mut memo = Memo::default();
         flood(&mut memo, 0..100, 0, u32::MAX);
-        // As many calls as it takes the hand to come around.
+        // As many calls as the hand needs for one round.
         for _ in 0..=ENTRIES / WAYS / SWEEP_MAXIMUM {
             flood(&mut memo, 500..501, 1, 1000);
         }

@@ -1,13 +1,13 @@
 //! Filters: WebAssembly that decides what happens to queries.
 //!
 //! [`Filter::load`] compiles the module of a `filter` block and lets it check its configuration. Each worker
-//! then makes one [`Instance`] and asks it in batches. Before asking, [`Interest`] says whether the filter
-//! covers a query at all, and [`Instance::recall`] whether its verdict is remembered.
+//! then makes one [`Instance`] and calls it with batches. Before a call, [`Interest`] decides whether the
+//! filter covers a query at all, and [`Instance::recall`] whether its verdict is memoized.
 //!
-//! The guest is not trusted. It runs in a store of its own with bounded memory and time; what it returns is
-//! checked before it becomes a [`Verdict`]; if it fails, the query concerned gets an [`Outcome::Failed`], and no other
-//! query is affected. What a failure means for the client (`on-error`) is not decided here, nor is anything else about
-//! DNS: this module carries questions in and verdicts out.
+//! The guest is not trusted. It runs in its own store with bounded memory and time, and what it returns is
+//! checked before it becomes a [`Verdict`]. If it fails, only the query concerned gets an
+//! [`Outcome::Failed`]. What a failure means for the client (`on-error`) is not decided here, nor is anything
+//! else about DNS: this module passes questions in and verdicts out.
 
 mod ask;
 mod batch;
@@ -68,7 +68,7 @@ mod verdict;
 mod wasi;
 mod world;
 
-/// The interface of filters that this proxy speaks.
+/// The filter interface that this proxy implements.
 pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
 pub use ask::{Answers, Ask, Found, Lookup, LookupPath, LookupStatus, ROUNDS};

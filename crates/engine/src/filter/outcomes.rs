@@ -1,4 +1,4 @@
-//! What became of queries, as far as filters choose by it which of them they hear of.
+//! Outcomes of queries, by which filters choose the events they receive.
 
 use super::bindings::dnsweir::filter::types::{Manifest, Outcome};
 use crate::dns::rcode;
@@ -8,9 +8,9 @@ use crate::dns::rcode;
 pub struct Outcomes(u8);
 
 impl Outcomes {
-    /// None: nobody hears.
+    /// No outcome: the filter receives no events.
     pub const NONE: Outcomes = Outcomes(0);
-    /// Every query is heard of.
+    /// Every outcome.
     pub const ALL: Outcomes = Outcomes(!0);
 
     const SUCCESS: Outcomes = Outcomes::one(Outcome::Success);
@@ -21,7 +21,7 @@ impl Outcomes {
         Outcomes(1 << outcome as u8)
     }
 
-    /// What a filter hears of.
+    /// The outcomes for which a filter receives events.
     pub(super) fn heard(manifest: &Manifest) -> Outcomes {
         if !manifest.events {
             return Outcomes::NONE;
@@ -33,7 +33,7 @@ impl Outcomes {
         each.fold(Outcomes::NONE, Outcomes::and)
     }
 
-    /// What became of a query: the response code and whether there are answers; none: it was dropped.
+    /// The outcome of a query, from its rcode and whether it has answers; none: it was dropped.
     #[inline]
     pub fn of(response: Option<(u16, bool)>) -> Outcomes {
         match response {
@@ -43,13 +43,13 @@ impl Outcomes {
         }
     }
 
-    /// Those of either.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, others: Outcomes) -> Outcomes {
         Outcomes(self.0 | others.0)
     }
 
-    /// Whether there is one in both.
+    /// Whether the sets intersect.
     #[inline]
     pub fn meet(self, others: Outcomes) -> bool {
         self.0 & others.0 != 0
@@ -66,11 +66,11 @@ mod tests {
             (Some((rcode::NOERROR, true)), Outcome::Success),
             (Some((rcode::NOERROR, false)), Outcome::Denial),
             (Some((rcode::NXDOMAIN, false)), Outcome::Denial),
-            // An alias whose target does not exist.
+            // A CNAME whose target does not exist.
             (Some((rcode::NXDOMAIN, true)), Outcome::Denial),
             (Some((rcode::SERVFAIL, false)), Outcome::Error),
             (Some((rcode::REFUSED, true)), Outcome::Error),
-            // BADVERS, of which NOERROR is the lower part.
+            // BADVERS, whose lower four bits are NOERROR.
             (Some((16, false)), Outcome::Error),
             (None, Outcome::Error),
         ] {

@@ -1,4 +1,4 @@
-//! Counters that a filter names itself.
+//! Counters that a filter defines itself.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ pub struct OwnCounters(RwLock<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By name, and behind it each label's name and value with their lengths before them: what a counter without labels
-    /// is found by is its name alone.
+    /// Keyed by the name, followed by each label as ` name=LENGTH value`. The key of a counter without labels
+    /// is its name.
     series: BTreeMap<Box<str>, Series>,
-    /// Of names, labels and values.
+    /// Bytes of all keys.
     octets: usize,
 }
 
@@ -25,41 +25,41 @@ struct Series {
     count: AtomicU64,
 }
 
-/// Names with their values, in the order of the names.
+/// Label names with their values, ordered by name.
 pub type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// A counter and what it stands at.
+/// A counter and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnCount {
     /// Its name.
     pub name: Box<str>,
     /// Its labels.
     pub labels: Labels,
-    /// What it stands at.
+    /// Its value.
     pub count: u64,
 }
 
-/// Counters of one filter: each is a time series, which monitoring keeps for good.
+/// Maximum counters of one filter: each is a time series, which monitoring keeps for good.
 const SERIES: usize = 1000;
 
-/// Octets of all their names, labels and values.
+/// Maximum bytes of all their names, labels and values.
 const OCTETS: usize = 128 << 10;
 
-/// Octets of a name.
+/// Maximum bytes of a name.
 const NAME: usize = 64;
 
-/// Labels of a counter.
+/// Maximum labels of a counter.
 const LABELS: usize = 8;
 
-/// Octets of a label's value.
+/// Maximum bytes of a label's value.
 const VALUE: usize = 128;
 
-/// Labels that the metrics give each counter themselves.
+/// Labels that the metrics themselves add to each counter.
 const TAKEN: [&str; 2] = ["filter", "name"];
 
 impl OwnCounters {
-    /// Adds to a counter; false if a name is not a metric's (`[a-zA-Z_][a-zA-Z0-9_]*`), stands there twice or is taken,
-    /// something is too long, or there are too many.
+    /// Adds to a counter. Returns false if a name is not valid in metrics (`[a-zA-Z_][a-zA-Z0-9_]*`),
+    /// duplicate or reserved, something is too long, or there are too many.
     pub(super) fn add(&self, name: &str, labels: &[(String, String)], by: u64) -> bool {
         let (key, labels) = match labels {
             [] => (None, Labels::default()),
@@ -92,7 +92,7 @@ impl OwnCounters {
         true
     }
 
-    /// All of them, in order.
+    /// All counters, in order.
     pub fn snapshot(&self) -> Vec<OwnCount> {
         let table = self.0.read();
         let counts = table.series.values().map(|series| OwnCount {
@@ -104,7 +104,7 @@ impl OwnCounters {
     }
 }
 
-/// Labels in order; none if they are no labels: the same ones in another order are the same series.
+/// The labels in order, so that their order does not matter; none: they are invalid.
 fn checked(labels: &[(String, String)]) -> Option<Labels> {
     let sound = |(name, value): &(String, String)| {
         is_name(name) && !TAKEN.contains(&name.as_str()) && value.len() <= VALUE
@@ -129,7 +129,7 @@ fn key(name: &str, labels: &Labels) -> String {
     key
 }
 
-/// Whether the metrics' format has such names.
+/// Whether a name is valid in metrics.
 fn is_name(text: &str) -> bool {
     let mut characters = text.bytes();
     characters
@@ -180,7 +180,7 @@ mod tests {
         let (ab, ba) = ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]);
         assert!(own.add("n", &labels(&ab), 1) && own.add("n", &labels(&ba), 1));
         assert!(own.add("n", &[], 1) && own.add("n", &labels(&[("a", "1")]), 1));
-        // What one value may hold is no other label.
+        // A value cannot pose as another label.
         assert!(own.add("n", &labels(&[("a", "1 b=1 2")]), 1));
         let counts: Vec<_> = own
             .snapshot()

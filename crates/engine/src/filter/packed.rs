@@ -1,13 +1,13 @@
-//! Batches of flat records on their way into a guest's memory.
+//! Copies batches of flat records into a guest's memory.
 //!
-//! The component API stores a record field by field, and finds the guest's memory anew for each: some seventy
-//! instructions a field, 1 700 for an event. [`Packed`] finds it once for a whole list and writes what the canonical ABI
-//! lays down for records without pointers: each field at the next multiple of its size. Everything else about a
-//! call, types and bounds included, is the component API's.
+//! The component API stores a record field by field and looks up the guest's memory for each field: some 70
+//! instructions a field, 1,700 for an event. [`Packed`] looks it up once for a whole list and writes what the
+//! canonical ABI specifies for records without pointers: each field at the next multiple of its size.
+//! Everything else about a call, including type and bounds checks, is left to the component API.
 //!
-//! `Lower` is what `derive(Lower)` implements for every record of the interface; its methods are hidden in wasmtime's
-//! documentation and may change with a version, so that what does not compile any more is to be looked at. The tests
-//! compare with the derived ones.
+//! `derive(Lower)` implements `Lower` for every record of the interface. Its methods are hidden in wasmtime's
+//! documentation and may change with a version; if this stops compiling, compare it with what the derive
+//! generates. The tests compare the two.
 
 use std::mem::MaybeUninit;
 use std::slice;
@@ -18,31 +18,31 @@ use wasmtime::component::{ComponentType, Lower};
 
 use super::bindings::dnsweir::filter::types;
 
-/// A value without pointers, which can be written where it is to lie.
+/// A value without pointers, which can be written straight to its final place.
 pub(super) trait Flat: Copy {
-    /// Octets in memory.
+    /// Size in memory, in bytes.
     const SIZE: usize;
-    /// What its address is a multiple of.
+    /// Alignment of its address.
     const ALIGN: usize;
 
-    /// Writes the value to `at`, which has [`SIZE`](Flat::SIZE) octets. Padding stays as it is.
+    /// Writes the value to `at`, which has [`SIZE`](Flat::SIZE) bytes. Padding is left as it is.
     fn write(&self, at: &mut [u8]);
 }
 
-/// A record of a batch that is lowered in one piece with all others.
+/// A record whose batch is lowered in one piece.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Packed<R>(R);
 
 impl<R> Packed<R> {
-    /// The same records.
+    /// Reinterprets a slice of records.
     pub(super) fn all(records: &[R]) -> &[Packed<R>] {
-        // SAFETY: `Packed<R>` is transparent, so it has the layout of R, and a slice of it that of a slice of R.
+        // SAFETY: `Packed<R>` is transparent, so it has the layout of R, and so have slices of them.
         unsafe { slice::from_raw_parts(records.as_ptr().cast(), records.len()) }
     }
 }
 
-// SAFETY: the record's own, which is derived.
+// SAFETY: forwards to the record's own derived implementation.
 unsafe impl<R: ComponentType> ComponentType for Packed<R> {
     type Lower = R::Lower;
     const ABI: CanonicalAbiInfo = R::ABI;
@@ -52,8 +52,9 @@ unsafe impl<R: ComponentType> ComponentType for Packed<R> {
     }
 }
 
-// SAFETY: the record's own but for lists, of which it writes the same octets: `Flat` is implemented below for records of
-// the interface alone, in the order of their fields, and their sizes are compared here.
+// SAFETY: forwards to the record's own implementation except for lists, for which it writes the same bytes:
+// `Flat` is implemented (below) only for records of the interface, in the order of their fields, and the
+// sizes are compared here.
 unsafe impl<R: Flat + Lower> Lower for Packed<R> {
     fn linear_lower_to_flat<T>(
         &self,
@@ -80,7 +81,7 @@ unsafe impl<R: Flat + Lower> Lower for Packed<R> {
         records: &[Packed<R>],
     ) -> Result<()> {
         const { assert!(R::SIZE == R::ABI.size32 as usize && R::ALIGN == R::ABI.align32 as usize) };
-        // Allocated by the guest and found to lie in its memory before this is called.
+        // The guest allocated it, and the caller has checked that it lies in the guest's memory.
         let room = &mut context.as_slice_mut()[offset..][..records.len() * R::SIZE];
         for (record, at) in records.iter().zip(room.chunks_exact_mut(R::SIZE)) {
             record.0.write(at);

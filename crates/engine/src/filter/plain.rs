@@ -1,8 +1,8 @@
-//! Makes a component of a plain module, which is what most compilers leave.
+//! Makes a component from a plain module, which is what most compilers produce.
 //!
-//! A component says which interface it has. A plain module says so in a custom section if a generator of bindings
-//! put one in. If none did, its exports do: the names that the canonical ABI gives to functions of an interface
-//! belong to nothing else. And a module that imports WASI preview 1 gets an adapter that turns it into 0.2.
+//! A component states its interface. A plain module does so in a custom section if a bindings generator added
+//! one. If not, its exports show it: the names that the canonical ABI gives to functions of an interface are
+//! unambiguous. A module that imports WASI preview 1 also gets an adapter to 0.2.
 
 use std::fmt::Display;
 use std::panic::catch_unwind;
@@ -24,10 +24,10 @@ const WIT: [(&str, &str); 5] = [
     ("filter.wit", include_str!("../../../../wit/filter.wit")),
 ];
 
-/// Errors come from several crates; what matters is what they say.
+/// Errors come from several crates; only their text matters.
 type Result<T> = std::result::Result<T, String>;
 
-/// Phases that a filter need not have.
+/// Optional phases of a filter.
 const PHASES: [&str; 6] = [
     "queries",
     "responses",
@@ -37,21 +37,21 @@ const PHASES: [&str; 6] = [
     "refresh",
 ];
 
-/// What a component is made of beside the module.
+/// What a component is made from, beside the module.
 pub(super) fn ingredients() -> impl Iterator<Item = &'static [u8]> {
     WIT.iter()
         .map(|(_, text)| text.as_bytes())
         .chain([PREVIEW1_ADAPTER])
 }
 
-/// The component.
+/// Makes the component.
 ///
 /// # Errors
 ///
-/// In words, when the module is no filter.
+/// A message, when the module is not a filter.
 pub(super) fn component(module: &[u8]) -> Result<Vec<u8>> {
-    // The encoder is a build tool that was not made for hostile input: should some make it panic, that is
-    // this module's failure and not the proxy's.
+    // The encoder is a build tool, not made for hostile input. If a module makes it panic, only that module
+    // fails.
     catch_unwind(|| encode(module)).unwrap_or_else(|_| Err("the encoder panicked".into()))
 }
 
@@ -66,7 +66,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
         .module(&module)
         .map_err(in_words)?;
     if known.preview1 {
-        // The adapter takes its memory from the module's, not from an allocator that may not be ready yet.
+        // The adapter grows the module's memory rather than call an allocator that may not be ready yet.
         encoder = encoder
             .realloc_via_memory_grow(true)
             .adapter(PREVIEW1, PREVIEW1_ADAPTER)
@@ -75,14 +75,14 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
     encoder.encode().map_err(in_words)
 }
 
-/// What there is to know about a module.
+/// What matters about a module.
 #[derive(Default)]
 struct Known {
-    /// Whether a section says which interface it has.
+    /// Whether a section states its interface.
     described: bool,
     /// Whether it imports WASI preview 1.
     preview1: bool,
-    /// Phases of which it exports a function.
+    /// The phases for which it exports a function.
     phases: Vec<&'static str>,
 }
 
@@ -116,7 +116,7 @@ impl Known {
     }
 }
 
-/// Adds the section that says: a filter with these phases.
+/// Adds the section for a filter with these phases.
 fn describe(module: &mut Vec<u8>, phases: &[&str]) -> Result<()> {
     let mut world = String::from(
         "import dnsweir:filter/host@0.1.0; import dnsweir:filter/tables@0.1.0; import dnsweir:filter/data@0.1.0; \
@@ -129,7 +129,7 @@ fn describe(module: &mut Vec<u8>, phases: &[&str]) -> Result<()> {
     embed(module, "plain", &world)
 }
 
-/// Adds the section that says: a world with these imports and exports. Each world needs a name of its own.
+/// Adds the section for a world with these imports and exports. Each world needs a name of its own.
 fn embed(module: &mut Vec<u8>, name: &str, world: &str) -> Result<()> {
     let mut resolve = Resolve::default();
     let mut interface = SourceMap::default();

@@ -1,8 +1,9 @@
-//! Built-in filters as machine code that was installed with the program, so that a new container compiles nothing before it answers.
+//! Built-in filters as machine code installed with the program, so that a new container compiles nothing
+//! before it answers.
 //!
-//! It is trusted as the program is: the folder is beside it, and read only if [nobody but root and this user can
-//! write to it](PrivateFolder::installed). The code is for every processor of [`LEVEL`]; on others, and for every other
-//! module, filters are compiled when they are loaded.
+//! The code is trusted like the program: its folder is beside it, and is read only if [nobody but root and
+//! this user can write to it](PrivateFolder::installed). The code runs on every processor of [`LEVEL`]; on
+//! others, and for all other modules, filters are compiled when they are loaded.
 
 use std::fs;
 use std::io;
@@ -18,13 +19,13 @@ use super::plain;
 use super::settings;
 use crate::private_folder::PrivateFolder;
 
-/// Bytes of the digest that a file begins with.
+/// Bytes of the digest at the start of a file.
 const DIGEST: usize = 32;
 
-/// From the folder of the program to the folder of the code.
+/// Path from the program's folder to the code's.
 const FOLDER: &str = "../lib/dnsweir/compiled";
 
-/// What the processor must have: x86-64-v2, which is what the compiler needs for SIMD, or ARMv8.
+/// Required processor features: x86-64-v2, which the compiler needs for SIMD, or ARMv8.
 const LEVEL: (&str, &[&str]) = if cfg!(target_arch = "x86_64") {
     (
         "x86_64-unknown-linux",
@@ -39,7 +40,8 @@ const LEVEL: (&str, &[&str]) = if cfg!(target_arch = "x86_64") {
 pub struct Precompiled(PrivateFolder);
 
 impl Precompiled {
-    /// The folder that belongs to this program; none if nothing is installed there, as for a program that was only copied.
+    /// The folder that belongs to this program; none if nothing is installed there, as when only the program
+    /// was copied.
     pub fn of_program() -> Option<Precompiled> {
         let folder = std::env::current_exe().ok()?.parent()?.join(FOLDER);
         match PrivateFolder::installed(&folder) {
@@ -52,23 +54,24 @@ impl Precompiled {
         }
     }
 
-    /// The component that `module` was compiled to, if it is installed and for this processor and these settings.
+    /// The compiled component of `module`, if it is installed for this processor and these settings.
     pub(super) fn load(&self, engine: &wasmtime::Engine, module: &[u8]) -> Option<Compiled> {
         let file = self.0.read(&name(module)).ok()?;
         let (digest, code) = file.split_at_checked(DIGEST)?;
-        // One that is only half there is none.
+        // Ignore a truncated file.
         if *digest != *Sha256::digest(code) {
             return None;
         }
-        // SAFETY: whoever installed the program wrote it, and nobody else can, as was checked when the folder was opened and for
-        // the file; all of it is there. It was read into memory that nobody else can change. wasmtime refuses code of another
-        // version, of other settings, and for features that this processor lacks.
+        // SAFETY: whoever installed the program wrote the file, and nobody else can, as was checked for the
+        // folder when it was opened and for the file; the digest shows that it is complete. It was read into
+        // memory that nobody else can change. wasmtime refuses code of another version, of other settings, or
+        // for features that this processor lacks.
         unsafe { compile::open(engine, code) }.ok()
     }
 }
 
-/// Compiles every built-in filter for [`LEVEL`] into `folder`, which packages install as the program's. The same program writes the
-/// same files on every machine.
+/// Compiles every built-in filter for [`LEVEL`] into `folder`, which packages install with the program. The
+/// same program writes the same files on every machine.
 ///
 /// # Errors
 ///
@@ -87,12 +90,12 @@ pub fn precompile_builtins(folder: &Path) -> Result<Vec<PathBuf>, String> {
     BUILTINS.iter().map(one).collect()
 }
 
-/// What the file of a module is called.
+/// The file name for a module.
 fn name(module: &[u8]) -> String {
     let mut digest = Sha256::new();
     digest.update(module);
     digest.update(env!("CARGO_PKG_VERSION"));
-    // What was put into a plain module with it.
+    // What a plain module is combined with.
     plain::ingredients().for_each(|ingredient| digest.update(ingredient));
     file_of(&digest.finalize())
 }
@@ -112,7 +115,7 @@ mod tests {
             assert!(installed.load(&engine, module).is_some(), "{name}");
         }
         assert!(installed.load(&engine, b"another module").is_none());
-        // Other settings: the code is not what this engine runs.
+        // With other settings, this engine cannot run the code.
         let metered = settings::compiler(true).unwrap();
         assert!(installed.load(&metered, BUILTINS[0].1).is_none());
         let whole = fs::read(&files[0]).unwrap();

@@ -1,9 +1,9 @@
-//! The first queries of a filter: if calls fail for many, whoever has loaded it is told, and may go back to the filter
-//! that was there before.
+//! The first queries of a new filter: if calls fail for many of them, its owner is alerted and may return to
+//! the previous filter.
 //!
-//! Who fails is noted in the book of [blame](super::blame) anyway, and what failed is kept there as
-//! [evidence](super::evidence) while a filter is on probation. Once there is enough, the filter before is asked the same,
-//! aside: nothing that it does then is seen by anybody.
+//! Failures are recorded by [blame](super::blame) anyway; while a filter is on probation, the failed
+//! questions are kept as [evidence](super::evidence). Once there is enough, the previous filter is given the
+//! same questions, without side effects.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,24 +17,25 @@ use super::question::Question;
 use super::sandbox::Sandbox;
 use super::verdict::Outcome;
 
-/// What a filter failed on while it was on probation.
+/// The questions on which a filter failed during probation.
 pub struct Charges {
-    /// Why it failed on the last of them.
+    /// Why it failed on the last one.
     pub why: String,
     questions: Vec<Question>,
-    /// The zones that it knows by number.
+    /// The zones that the questions refer to by index.
     zones: Vec<String>,
 }
 
 impl Charges {
-    /// For how many names it failed.
+    /// The number of names it failed for.
     pub fn names(&self) -> usize {
         self.questions.len()
     }
 }
 
 impl Filter {
-    /// What it failed on while it was on probation, if that is enough to ask another filter about. It is told once.
+    /// Takes the questions it failed on during probation, once there are enough to test another filter.
+    /// Returns them once.
     pub fn charges(&self) -> Option<Charges> {
         let (why, questions) = self.blame.take_evidence()?;
         Some(Charges {
@@ -44,10 +45,12 @@ impl Filter {
         })
     }
 
-    /// On how many of the questions it fails that another filter failed on. It is asked without any effect: in an instance of
-    /// its own, whose tables are empty and whose counters, output and log nobody sees; lookups are not made.
+    /// Counts the questions, on which another filter failed, that this one fails on, too. They run without
+    /// side effects, in a separate instance with empty tables, whose counters, output and log are discarded;
+    /// lookups are not made.
     ///
-    /// Takes as long as the calls do: not for a worker's thread. It ends early if the engine's work is cancelled.
+    /// Takes as long as the calls do, so it must not run on a worker's thread. Ends early if the engine is
+    /// cancelled.
     pub fn failures_on(&self, charges: &Charges, engine: &Engine) -> usize {
         let context = Arc::new(self.context.aside());
         let mut sandbox = None;
@@ -71,7 +74,7 @@ impl Filter {
         failures
     }
 
-    /// The same question with its own number of the zone; none: it would not be asked.
+    /// The same question with this filter's index of the zone; none: this filter would not be called.
     fn as_own(&self, mut question: Question, zones: &[String]) -> Option<Question> {
         let zone = zones.get(usize::from(question.query().0.zone));
         let own = self.setup.zones.iter().position(|own| Some(own) == zone)?;

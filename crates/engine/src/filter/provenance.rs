@@ -1,13 +1,13 @@
-//! Clients, transports and origins as the interface has them.
+//! Clients, transports and origins as numbers of the interface.
 //!
-//! The proxy may come to know more transports and origins than a filter that was written before: each gets a number of
-//! its own, and what the filter takes it for is its own affair.
+//! The proxy may learn more transports and origins than an older filter knows: each gets a new number, and
+//! the filter decides how to treat those it does not know.
 
 use std::net::IpAddr;
 
 use crate::dns::{Origin, Transport};
 
-/// An address as IPv6, or v4-mapped: `client-high` and `client-low`.
+/// An address as IPv6, IPv4 ones mapped: `client-high` and `client-low`.
 #[inline]
 pub fn client_halves(address: IpAddr) -> [u64; 2] {
     let bits = match address {
@@ -17,7 +17,7 @@ pub fn client_halves(address: IpAddr) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-/// What `transport` of a query says. 2 to 4 are for TLS, HTTPS and QUIC.
+/// The `transport` number of a query.
 #[inline]
 pub fn transport_number(transport: Transport) -> u8 {
     match transport {
@@ -30,7 +30,7 @@ pub fn transport_number(transport: Transport) -> u8 {
     }
 }
 
-/// What `source` of a response says.
+/// The `source` number of a response.
 #[inline]
 pub fn source_number(origin: Origin) -> u8 {
     match origin {

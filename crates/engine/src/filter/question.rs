@@ -1,10 +1,10 @@
-//! What a filter is asked in one call about one record, as far as it matters who is to blame for how that ends.
+//! What one call asks a filter about one record, kept so that its failure can be blamed and repeated.
 
 use super::ask::Answers;
 use super::batch::{Alone, Portable};
 use super::bindings::dnsweir::filter::types::{AskedQuery, AskedResponse, Event, Query, Response};
 
-/// What a filter was asked, without the batch that it came in.
+/// A question to a filter, separate from its batch.
 #[derive(Clone)]
 pub(super) enum Question {
     Query(Query, Box<[u8]>),
@@ -14,19 +14,19 @@ pub(super) enum Question {
     ResponseAnswers(Answers<AskedResponse>),
 }
 
-/// What one call is about.
+/// The subject of one call.
 pub(super) trait Subject {
-    /// What was asked, and the bytes that it points into.
+    /// The query, and the bytes it points into.
     fn asked(&self) -> (&Query, &[u8]);
-    /// It, to be asked again.
+    /// A copy that can be asked again.
     fn question(&self) -> Question;
 }
 
-/// A record of a batch that was asked about.
+/// A record of a batch.
 pub(super) trait Record: Portable {
-    /// What was asked.
+    /// The query it is or belongs to.
     fn query(&self) -> &Query;
-    /// It as a question of its own.
+    /// A separate question with this record.
     fn question(self, bytes: &[u8]) -> Question;
 }
 
@@ -105,7 +105,7 @@ impl Question {
         }
     }
 
-    /// What is asked, and the octets of its name.
+    /// The query, and its name in bytes.
     pub(super) fn query(&self) -> (&Query, &[u8]) {
         let (query, bytes): (&Query, &[u8]) = match self {
             Question::Query(query, bytes) => (query, bytes),

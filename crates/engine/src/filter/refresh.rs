@@ -1,4 +1,4 @@
-//! A filter's refresh: its own call, beside the workers, in an instance of its own.
+//! A filter's refresh: one call on a thread that is not a worker's, in a new instance.
 
 use super::cancel::Cancel;
 use super::data::SourceFile;
@@ -8,10 +8,10 @@ use super::text;
 use crate::attempts::Attempts;
 use crate::config;
 
-/// Octets of what a filter says about its sources.
+/// Maximum bytes of the filter's message about its sources.
 const COMPLAINT: usize = 1024;
 
-/// What the filter says of its sources, in one line.
+/// The filter's message about its sources, in one line.
 pub(super) fn complaint(said: &str) -> String {
     match text::one_line(said, COMPLAINT) {
         nothing if nothing.is_empty() => "the filter gave no reason".to_owned(),
@@ -20,12 +20,12 @@ pub(super) fn complaint(said: &str) -> String {
 }
 
 impl Filter {
-    /// What the configuration says about its refresh, if it has one.
+    /// The configuration of its refresh, if it has one.
     pub fn refresh_config(&self) -> Option<&config::Refresh> {
         self.context.refresh.as_ref()
     }
 
-    /// How its refreshes came out.
+    /// The results of its refreshes.
     pub fn refreshes(&self) -> &Attempts {
         &self.context.counters.refreshes
     }
@@ -35,18 +35,18 @@ impl Filter {
         self.context.published.revision() > 0
     }
 
-    /// Octets that are published.
+    /// Bytes that are published.
     pub fn published_octets(&self) -> usize {
         let snapshot = self.context.published.snapshot();
         snapshot.values().map(|data| data.len()).sum()
     }
 
-    /// Has the filter make data of these files, and all its instances see it from their next call on. `now` is Unix time in
-    /// milliseconds. It takes as long as `limits refresh-time=` allows: not for a worker's thread, nor for one that
-    /// drives a runtime.
+    /// Runs the refresh on these files and publishes its result; all instances see it from their next call
+    /// on. `now` is Unix time in milliseconds. It may take as long as `limits refresh-time=` allows, so it
+    /// must not be called on a worker's thread or on one that drives a runtime.
     ///
     /// # Errors
-    /// In words, when the filter fails, or finds something wrong with the files. Then nothing changes.
+    /// The message if the filter fails or rejects the files. Then nothing changes.
     pub fn refresh(&self, now: u64, files: Vec<SourceFile>) -> Result<(), String> {
         let started =
             Sandbox::start_to_refresh(&self.exports, &self.context, &self.setup, &Cancel::default());

@@ -1,11 +1,12 @@
-//! Verdicts on their way out of a guest's memory.
+//! Lifts verdicts from a guest's memory.
 //!
-//! Most verdicts of a batch are alike: the same edit for every query, or the same refusal. The component API makes a value of
-//! each, some five hundred instructions; [`Verdicts`] makes one of the first and notes who gets it again. Alike are
-//! verdicts whose octets are, but for the query they are about: equal pointers lead to equal values, since no guest runs
-//! meanwhile. Verdicts that mean the same and lie elsewhere are made each by itself, by the component API.
+//! Most verdicts of a batch are alike: the same edit for every query, or the same refusal. The component API
+//! builds a value for each, in some 500 instructions; [`Verdicts`] builds one for the first and notes which
+//! other queries get it. Verdicts are alike if their bytes are, except for the query index: equal pointers
+//! yield equal values, since no guest runs meanwhile. Equal verdicts in other places are built one by one, by
+//! the component API.
 //!
-//! `Lift` is hidden as `Lower` is; see [`packed`](super::packed).
+//! `Lift` is as hidden as `Lower`; see [`packed`](super::packed).
 
 use wasmtime::Result;
 use wasmtime::component::__internal::{
@@ -15,15 +16,15 @@ use wasmtime::component::{ComponentType, Lift, WasmList};
 
 use super::bindings::dnsweir::filter::types;
 
-/// What a guest said.
+/// One verdict of a guest.
 pub(super) struct Said {
-    /// About the query that it names.
+    /// The verdict on the query that it names.
     pub(super) verdict: types::Verdict,
-    /// And in the same words about those with these indices.
+    /// Further queries with the same verdict, by index.
     pub(super) also: Vec<u32>,
 }
 
-/// What a guest said about a batch of queries.
+/// A guest's verdicts on a batch of queries.
 #[derive(Default)]
 pub(super) struct Verdicts(pub(super) Vec<Said>);
 
@@ -42,13 +43,13 @@ impl Said {
     }
 }
 
-/// The list's own implementation, which knows its bounds.
+/// The list's own implementation, which checks its bounds.
 type List = WasmList<types::Verdict>;
 
-/// Octets of a verdict in the guest's memory.
+/// Bytes of a verdict in the guest's memory.
 const SIZE: usize = <types::Verdict as ComponentType>::SIZE32;
 
-// SAFETY: the list's own.
+// SAFETY: forwards to the list's own implementation.
 unsafe impl ComponentType for Verdicts {
     type Lower = <List as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = List::ABI;
@@ -58,8 +59,8 @@ unsafe impl ComponentType for Verdicts {
     }
 }
 
-// SAFETY: each value is made by the record's own implementation of octets that the list's own has found to lie in the
-// guest's memory, in one piece and aligned.
+// SAFETY: each value is made by the record's own implementation, from bytes that the list's own
+// implementation has found to lie in the guest's memory, contiguous and aligned.
 unsafe impl Lift for Verdicts {
     fn linear_lift_from_flat(
         context: &mut LiftContext<'_>,
@@ -79,11 +80,12 @@ unsafe impl Lift for Verdicts {
             bad_type_info()
         };
         let verdict = context.types[list].element;
-        // Checks pointer and length, and counts what becomes of them.
+        // Checks pointer and length, and charges the values to the call's budget.
         let count = List::linear_lift_from_memory(context, ty, octets)?.len();
         let start = u32_at(octets, 0) as usize;
         let memory = &context.memory()[start..][..count * SIZE];
-        // As a rule there is one. Room for all would be large enough for the allocator to tidy up its small pieces each time.
+        // Usually there is one. Reserving for all would be large enough to make the allocator consolidate its
+        // small blocks each time.
         let mut said: Vec<Said> = Vec::with_capacity(count.min(1));
         let mut before = None;
         for octets in memory.chunks_exact(SIZE) {

@@ -1,8 +1,8 @@
-//! Making instances for workers that lose theirs.
+//! Makes spare instances for workers that lose theirs.
 //!
-//! A filter may take as long to configure itself as when it was loaded, and a worker has other queries to serve. So a
-//! thread of its own makes the next instances ahead of time, and no worker waits for it: if none is ready, `on-error`
-//! decides.
+//! A filter may take as long to configure itself as it did when loaded, and a worker has other queries to
+//! serve. So a separate thread makes the next instances ahead of time, and no worker waits for it: if none is
+//! ready, `on-error` decides.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::sandbox::{Sandbox, StartError};
 use super::spares::{READY, Spares, State};
 
 impl Filter {
-    /// Counts one more worker, and has instances made ready if it is the first.
+    /// Adds a worker, and starts making spares if too few are ready.
     pub(super) fn enlist(self: &Arc<Filter>) {
         let mut state = self.spares.state.lock();
         state.users += 1;
         self.replenish(&mut state);
     }
 
-    /// Counts one worker less. What is ready for nobody is given back.
+    /// Removes a worker. The last one frees the spares.
     pub(super) fn discharge(&self) {
         let mut state = self.spares.state.lock();
         state.users -= 1;
@@ -40,7 +40,7 @@ impl Filter {
         }
     }
 
-    /// An instance that is ready, if there is one.
+    /// Returns a spare, if one is ready.
     pub(super) fn spare(self: &Arc<Filter>) -> Option<Sandbox> {
         let mut state = self.spares.state.lock();
         let spare = state.ready.pop();
@@ -48,7 +48,7 @@ impl Filter {
         spare
     }
 
-    /// Has none ready, and none started.
+    /// Leaves no spare ready and none being made.
     #[cfg(test)]
     pub(super) fn starve(&self) {
         let mut state = self.spares.state.lock();
@@ -59,8 +59,8 @@ impl Filter {
         state.not_before = Some(Instant::now() + Duration::from_secs(3600));
     }
 
-    /// Waits until an instance is ready, or cannot be started: for tests, whose expectations do not depend on how busy the
-    /// machine is.
+    /// Waits until a spare is ready or cannot be started, so that tests do not depend on how busy the machine
+    /// is.
     #[cfg(test)]
     pub(super) fn await_spare(self: &Arc<Filter>) {
         let mut state = self.spares.state.lock();
@@ -70,7 +70,7 @@ impl Filter {
         }
     }
 
-    /// Has instances made, unless enough are ready or they are being made.
+    /// Starts making spares, unless enough are ready or some are being made.
     fn replenish(self: &Arc<Filter>, state: &mut State) {
         let waits = state.not_before.is_some_and(|then| Instant::now() < then);
         if state.users == 0 || state.ready.len() >= READY || state.starting.is_some() || waits {
@@ -84,14 +84,14 @@ impl Filter {
         });
         match thread {
             Ok(_) => state.starting = Some(cancel),
-            // It is tried again when one is wanted.
+            // Tried again when the next spare is needed.
             Err(error) => {
                 tracing::warn!(target: "filter", filter = self.name(), %error, "cannot start a thread for new instances");
             }
         }
     }
 
-    /// Makes instances until enough are ready, or one does not start.
+    /// Makes spares until enough are ready or one fails to start.
     fn make_ready(&self, cancel: &Cancel) {
         let _starts = Starts(&self.spares);
         loop {
@@ -116,7 +116,7 @@ impl Filter {
     }
 }
 
-/// Starts under way: if one panics, which is a fault of dnsweir, others are tried nevertheless.
+/// Guards starts under way: if one panics, which is a bug in dnsweir, later ones are still tried.
 struct Starts<'a>(&'a Spares);
 
 impl Drop for Starts<'_> {

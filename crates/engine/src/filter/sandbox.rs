@@ -1,4 +1,4 @@
-//! One configured instance of a guest, in a store of its own, and calls into it within their limits.
+//! One configured instance of a guest, in its own store, and calls into it within their limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,11 @@ use super::time_limit::TimeLimit;
 use super::wasi::HANDLES;
 use super::world::{Context, World};
 
-/// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
+/// Configuration may take this many times the limit of a call, and at least a second: it happens once.
 const CONFIGURE_FACTOR: u32 = 100;
 const CONFIGURE_MINIMUM: Duration = Duration::from_secs(1);
 
-/// A configured instance in a store of its own. After a failed call it is good for nothing but being dropped:
-/// it refuses to be entered again, and rightly so.
+/// A configured instance in its own store. After a failed call it must be dropped: it refuses further calls.
 pub(super) struct Sandbox {
     store: Store<World>,
     mark: Mark,
@@ -36,7 +35,7 @@ pub(super) enum StartError {
 }
 
 impl Sandbox {
-    /// A new instance, configured; none if it is not wanted any more before it is.
+    /// Starts and configures an instance. Fails if cancelled.
     pub(super) fn start(
         exports: &Exports<World>,
         context: &Arc<Context>,
@@ -49,8 +48,8 @@ impl Sandbox {
         Ok((sandbox, manifest))
     }
 
-    /// A new instance for one refresh, configured; none if it is not wanted any more before it is. Until it ends, the
-    /// folders are there that it is granted.
+    /// Starts and configures an instance for one refresh. Fails if cancelled. Its granted folders stay open
+    /// until the refresh ends.
     pub(super) fn start_to_refresh(
         exports: &Exports<World>,
         context: &Arc<Context>,
@@ -74,7 +73,7 @@ impl Sandbox {
         let mark = context.ticker.mark();
         let mut store = Sandbox::store(exports.component().engine(), context, cancel, memory)
             .map_err(|error| StartError::Failed(Failure::of(&error, None)))?;
-        // A module's start function runs within the same limits as `configure`.
+        // A module's start function runs under the same limits as `configure`.
         let started = within(&mark, &mut store, |store| {
             let functions = Functions::new(exports, store)?;
             let configured = functions.configure(store, setup)?;
@@ -90,7 +89,7 @@ impl Sandbox {
         Ok((sandbox, manifest))
     }
 
-    /// A store for a start.
+    /// Makes a store for a start.
     fn store(
         engine: &wasmtime::Engine,
         context: &Arc<Context>,
@@ -108,7 +107,7 @@ impl Sandbox {
         Ok(store)
     }
 
-    /// Makes a call within its limit.
+    /// Makes a call within its limits.
     #[inline]
     fn call<T>(
         &mut self,
@@ -123,7 +122,7 @@ impl Sandbox {
         result.map_err(|error| failure(&self.store, &error))
     }
 
-    /// The refresh: what it made of these files, or what it finds wrong with them.
+    /// Calls the refresh: its output from these files, or its error message about them.
     pub(super) fn refresh(
         &mut self,
         now: u64,
@@ -135,7 +134,7 @@ impl Sandbox {
         Ok(said.and_then(|()| output.ok_or_else(|| "it has been refreshed before".to_owned())))
     }
 
-    /// The query phase; no verdict at all if the guest does not export it.
+    /// Calls the query phase; no verdicts if the guest does not export it.
     pub(super) fn queries(
         &mut self,
         now: u64,
@@ -145,7 +144,7 @@ impl Sandbox {
         self.call(|functions, store| functions.queries(store, now, batch, bytes))
     }
 
-    /// The response phase; no verdict at all if the guest does not export it.
+    /// Calls the response phase; no verdicts if the guest does not export it.
     pub(super) fn responses(
         &mut self,
         now: u64,
@@ -155,7 +154,7 @@ impl Sandbox {
         self.call(|functions, store| functions.responses(store, now, batch, bytes))
     }
 
-    /// Goes on with a query that the guest has asked about.
+    /// Continues with a query after its lookups.
     pub(super) fn query_answers(
         &mut self,
         now: u64,
@@ -164,7 +163,7 @@ impl Sandbox {
         self.call(|functions, store| functions.query_answers(store, now, answers))
     }
 
-    /// Goes on with a response that the guest has asked about.
+    /// Continues with a response after its lookups.
     pub(super) fn response_answers(
         &mut self,
         now: u64,
@@ -173,24 +172,24 @@ impl Sandbox {
         self.call(|functions, store| functions.response_answers(store, now, answers))
     }
 
-    /// The event phase; nothing if the guest does not export it.
+    /// Calls the event phase; does nothing if the guest does not export it.
     pub(super) fn events(&mut self, batch: &[types::Event], bytes: &[u8]) -> Result<(), Failure> {
         self.call(|functions, store| functions.events(store, batch, bytes))
     }
 }
 
-/// Enters a guest for no longer than its store's limit.
+/// Enters a guest for at most its store's time limit.
 #[inline]
 fn within<T>(mark: &Mark, store: &mut Store<World>, call: impl FnOnce(&mut Store<World>) -> T) -> T {
     store.data_mut().time.begin();
-    // The next tick calls back, and so does each after it.
+    // The callback runs in the next tick and every one after it.
     store.set_epoch_deadline(1);
     #[cfg(feature = "box-fuel")]
     let call = |store: &mut Store<World>| super::fuel::spend(store, call);
     mark.during(|| call(store))
 }
 
-/// How long a start may take.
+/// Time limit of a start.
 fn start_time(context: &Context) -> Duration {
     context
         .limits

@@ -1,7 +1,7 @@
-//! Instances that are kept ready for workers that lose theirs.
+//! Spare instances for workers that lose theirs.
 //!
-//! There are [`READY`] for all workers together, for as long as any of them has an instance. They are made
-//! [aside](super::restart).
+//! All workers share [`READY`] of them, as long as any of them has an instance. They are made [in the
+//! background](super::restart).
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use parking_lot::Mutex;
 use super::cancel::Cancel;
 use super::sandbox::Sandbox;
 
-/// Instances that are kept ready: a batch with one query in it that fails takes two, its own and that of the query alone.
+/// Number of spares: a failing batch uses two, one for the batch and one for its guilty query alone.
 pub(super) const READY: usize = 2;
 
-/// How long after a start that failed there is another one; four times as long after each further one, up to a minute.
+/// Wait after a failed start. It grows fourfold with each further failure, up to a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const GROWTH: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The instances that are ready.
+/// The spares and their state.
 #[derive(Default)]
 pub(super) struct Spares {
     pub(super) state: Mutex<State>,
-    /// One was made, or could not be.
+    /// Notified when one was made or failed to start.
     #[cfg(test)]
     pub(super) made: Condvar,
 }
@@ -32,17 +32,17 @@ pub(super) struct Spares {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) ready: Vec<Sandbox>,
-    /// Workers that have an instance, or should.
+    /// Workers that have, or should have, an instance.
     pub(super) users: usize,
-    /// Ends the starts under way.
+    /// Cancels the starts under way.
     pub(super) starting: Option<Cancel>,
-    /// How long to wait after the next start that fails, and the end of the wait under way.
+    /// The last wait, and the end of the current one.
     pause: Option<Duration>,
     pub(super) not_before: Option<Instant>,
 }
 
 impl Spares {
-    /// With one that is there already.
+    /// Begins with one spare.
     pub(super) fn of(sandbox: Sandbox) -> Spares {
         let spares = Spares::default();
         spares.state.lock().ready.push(sandbox);
@@ -51,7 +51,7 @@ impl Spares {
 }
 
 impl State {
-    /// Adds one that was started. The starts under way end when there are enough.
+    /// Adds a spare. Once there are enough, no more are started.
     pub(super) fn add(&mut self, sandbox: Sandbox) {
         self.ready.push(sandbox);
         (self.pause, self.not_before) = (None, None);
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Ends the starts under way, and has the next one wait.
+    /// Ends the starts under way, and delays the next one.
     pub(super) fn end_with_failure(&mut self) {
         let longer = |pause: Duration| (pause * GROWTH).min(LONGEST_PAUSE);
         let pause = self.pause.map_or(FIRST_PAUSE, longer);

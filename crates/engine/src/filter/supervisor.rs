@@ -1,10 +1,10 @@
-//! Calls into one filter on one worker: within its limits, one by one where somebody is to blame, and with another instance
-//! after one that failed.
+//! Calls one filter on one worker, within its limits, and replaces its instance after a failure.
 //!
-//! A call that traps, runs out of time or memory, or returns nonsense costs the instance. Another one, configured from
-//! scratch, [is ready](super::spares). If the failed batch held several records, they go in one by one, so that only the
-//! guilty one fails, and is [blamed](super::blame). While anybody is blamed all go in one by one, and those who are do not.
-//! [`Health`] decides when to stop trying.
+//! A call that traps, runs out of time or memory, or returns garbage costs the instance. A replacement,
+//! configured from scratch, [is ready](super::spares). If the failed batch held several records, each is
+//! retried alone, so that only the guilty one fails and is [blamed](super::blame). While any name or client
+//! is blamed, all records go in one by one, and theirs are not passed to the filter. [`Health`] decides when
+//! to stop trying.
 
 use std::slice;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use super::sandbox::Sandbox;
 use super::verdict::Outcome;
 use super::world::Context;
 
-/// Makes the calls, and replaces what fails.
+/// Makes the calls and replaces failed instances.
 pub(super) struct Supervisor {
     filter: Arc<Filter>,
-    /// None: lost to a failure, and none was ready when one was wanted.
+    /// None: lost to a failure, and no spare was ready to replace it.
     sandbox: Option<Sandbox>,
     health: Health,
-    /// Where the tests' clock began, and how far they have moved it.
+    /// Start of the tests' clock, and how far tests have moved it.
     #[cfg(test)]
     origin: Instant,
     #[cfg(test)]
@@ -38,7 +38,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Of a worker that has this instance.
+    /// A supervisor for a worker that has this instance.
     pub(super) fn new(filter: Arc<Filter>, sandbox: Sandbox) -> Supervisor {
         filter.enlist();
         Supervisor {
@@ -52,14 +52,14 @@ impl Supervisor {
         }
     }
 
-    /// Moves the clock that pauses are measured with.
+    /// Advances the clock that measures pauses.
     #[cfg(test)]
     pub(super) fn let_pass(&mut self, time: Duration) {
         self.skew += time;
     }
 
-    /// Tells of events. Those on which the filter fails are counted and dropped, since no query depends on them. What a
-    /// failed call did about those before cannot be taken back: they do not go in again.
+    /// Delivers events. Events on which the filter fails are counted and dropped, since no query depends on
+    /// them. A failed batch is not retried: what the call did about its first events cannot be undone.
     pub(super) fn tell(&mut self, counters: &PhaseCounters, batch: &Batch<Event>) {
         add(&counters.items, batch.len() as u64);
         let mut failed = 0;
@@ -77,8 +77,8 @@ impl Supervisor {
         add(&counters.failed, failed);
     }
 
-    /// Makes a call with the whole batch and, if that fails or must not, with each record alone. `out` holds
-    /// one [`Outcome::Passed`] per record.
+    /// Makes a call with the whole batch and, if that fails or is not allowed, with each record alone. `out`
+    /// holds one [`Outcome::Passed`] per record.
     pub(super) fn run<R: Record, V: Clone>(
         &mut self,
         counters: &PhaseCounters,
@@ -98,7 +98,7 @@ impl Supervisor {
         }
         let mut failed = 0;
         for (index, outcome) in out.iter_mut().enumerate() {
-            // Whatever a failed call said counts for nothing.
+            // Discard whatever a failed call returned.
             *outcome = Outcome::Passed;
             let one = R::isolate(batch, index);
             let alone = self.alone(counters, &one, |sandbox| {
@@ -113,7 +113,7 @@ impl Supervisor {
         add(&counters.failed, failed);
     }
 
-    /// Makes a call about one record that it was called for before.
+    /// Continues with one record after its lookups, in a call of its own.
     pub(super) fn go_on<V>(
         &mut self,
         counters: &PhaseCounters,
@@ -133,13 +133,13 @@ impl Supervisor {
         }
     }
 
-    /// Whether anybody may be blamed, or the filter is charged with anything.
+    /// Whether any name or client may be blamed, or the filter is in debt.
     #[inline]
     fn is_wary(&self) -> bool {
         self.filter.blame.is_open() || self.health.owes()
     }
 
-    /// Makes a call about several records, while nobody is blamed. Whether it went well.
+    /// Makes a call about several records, while nothing is blamed. Returns whether it succeeded.
     fn together(
         &mut self,
         counters: &PhaseCounters,
@@ -156,7 +156,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes a call about one record, unless that must not be. Whether it went well.
+    /// Makes a call about one record if it is admitted. Returns whether it succeeded.
     fn alone(
         &mut self,
         counters: &PhaseCounters,
@@ -187,7 +187,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether a call may be made for somebody.
+    /// Whether a call may be made for this name and client.
     #[cold]
     fn admits(&mut self, who: Asker) -> bool {
         let now = self.clock();
@@ -229,7 +229,7 @@ impl Supervisor {
         }))
     }
 
-    /// Takes an instance that is ready in the place of a lost one.
+    /// Replaces a lost instance with a spare, if one is ready.
     #[cold]
     fn take_over(&mut self) {
         #[cfg(test)]
@@ -240,7 +240,7 @@ impl Supervisor {
         }
     }
 
-    /// Blames somebody for a failed call.
+    /// Blames a name or client for a failed call.
     #[cold]
     fn blame(&mut self, who: Asker, failed: &Failed, asked: impl FnOnce() -> Question) {
         let (cost, why) = (self.cost(failed), &failed.failure.message);
@@ -248,13 +248,14 @@ impl Supervisor {
         self.fail(failed, room);
     }
 
-    /// What a failure costs: the call and the start of the next instance. Time beyond the call's limit is the machine's
-    /// fault and not the filter's.
+    /// The cost of a failure: the call plus the start of the next instance. Time beyond the call's limit is
+    /// the machine's fault, not the filter's.
     fn cost(&self, failed: &Failed) -> Duration {
         failed.spent.min(self.filter.context.limits.time) + self.filter.start
     }
 
-    /// Gives up the instance of a failed call, and charges the filter for it; without `room` there is nobody else to be.
+    /// Drops the instance of a failed call and charges the filter for it. Without `room`, blame can hold no
+    /// more entries.
     #[cold]
     fn fail(&mut self, failed: &Failed, room: bool) {
         self.sandbox = None;
@@ -281,7 +282,7 @@ impl Supervisor {
     }
 
     fn clock(&self) -> Instant {
-        // In tests it stands still while others have the processor.
+        // In tests it advances only while this thread runs.
         #[cfg(test)]
         return self.origin + super::time_limit::thread_clock() + self.skew;
         #[cfg(not(test))]
@@ -289,7 +290,7 @@ impl Supervisor {
     }
 }
 
-/// A call that failed, when, and after how long.
+/// A failed call: when it ended, and how long it took.
 struct Failed {
     failure: Failure,
     at: Instant,
@@ -310,7 +311,7 @@ impl Drop for Supervisor {
 }
 
 impl Context {
-    /// Counts a call or a start that failed, and tells the log.
+    /// Counts a failed call or start, and logs it.
     pub(super) fn note(&self, failure: &Failure) {
         let traps = &self.counters.traps;
         let (counter, reason) = match failure.reason {

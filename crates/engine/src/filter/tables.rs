@@ -1,8 +1,8 @@
-//! Tables that all instances of a filter share: bounded maps which outlast a reload.
+//! Tables shared by all instances of a filter: bounded maps that survive a reload.
 //!
-//! The manifest declares them, and a guest reaches them through the functions of [`imports`]. No lock is held for longer
-//! than one operation on one of a table's parts, and none while a guest runs. What a table holds is bounded in octets, all
-//! of its tables together by `limits tables=`; nothing is written to disk.
+//! The manifest declares them, and a guest reaches them through the functions of [`imports`]. A lock is held
+//! for one operation on one part of a table at most, and never while a guest runs. Each table has a size
+//! limit in bytes, and `limits tables=` bounds their sum. Nothing is written to disk.
 
 mod figures;
 mod imports;
@@ -19,29 +19,29 @@ use crate::config;
 pub(super) use imports::{WithTables, link};
 use table::Table;
 
-/// Tables of a filter.
+/// Maximum tables per filter.
 const TABLES: usize = 16;
 
-/// Octets of the smallest.
+/// Minimum size of a table, in bytes.
 const SMALLEST: u32 = 4096;
 
-/// Octets of a name.
+/// Maximum length of a table's name, in bytes.
 const NAME: usize = 63;
 
 /// The tables of one filter, in the order of its manifest.
 pub(super) struct Tables(Vec<Arc<Table>>);
 
 impl Tables {
-    /// Those of a filter that declares none.
+    /// The tables of a filter that declares none.
     pub(super) fn none() -> Tables {
         Tables(Vec::new())
     }
 
-    /// Tables of these shapes, each one empty unless `before` has it in the same shape.
+    /// Opens tables of these shapes, reusing those of `before` that have the same name and shape.
     ///
     /// # Errors
     ///
-    /// Says which shape is invalid, or that they take more than `limit` octets.
+    /// Returns which shape is invalid, or that the tables exceed `limit` bytes.
     pub(super) fn open(
         shapes: &[TableShape],
         limit: usize,
@@ -71,7 +71,7 @@ impl Tables {
         Ok(Tables(open.collect()))
     }
 
-    /// Others of the same shapes, with nothing in them.
+    /// Returns new, empty tables of the same shapes.
     pub(super) fn emptied(&self) -> Tables {
         Tables(
             self.0
@@ -86,7 +86,7 @@ impl Tables {
         self.0.get(index as usize).map(|table| &**table)
     }
 
-    /// Octets that they have at most, in all.
+    /// Maximum size of all tables, in bytes.
     pub(super) fn octets(&self) -> usize {
         self.0.iter().map(|table| table.octets()).sum()
     }
@@ -94,7 +94,7 @@ impl Tables {
 
 /// # Errors
 ///
-/// Says what is invalid.
+/// Returns what is invalid.
 fn check(shape: &TableShape) -> Result<(), String> {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     if !(1..=NAME).contains(&shape.name.len()) || !shape.name.bytes().all(plain) {

@@ -1,25 +1,25 @@
-//! The clock that ends calls which take too long.
+//! The clock that ends calls that take too long.
 //!
-//! Compiled guests compare the engine's epoch with their store's deadline at every loop and function
-//! entry; somebody has to advance the epoch. One thread does, and only while a call lasts: nearly all are over in
-//! microseconds, and to wake a thread a thousand times a second for them costs more than they do. So it looks every
-//! [`LOOK`] whether a call is under way, advances the epoch every [`TICK`] for as long as one is, and sleeps without
-//! waking when none has begun for a second.
+//! Compiled guests compare the engine's epoch with their store's deadline at every loop and function entry;
+//! something has to advance the epoch. One thread does, and only while a call lasts: nearly all calls are
+//! over in microseconds, and waking a thread a thousand times a second would cost more than they do. So the
+//! thread checks every [`LOOK`] whether a call is under way, advances the epoch every [`TICK`] while one is,
+//! and parks when none has begun for a second.
 //!
 //! Why no call can run unseen:
 //!
 //! 1. A call [shows itself](Mark::during) before the guest is entered, and until it is over.
-//! 2. The thread looks at what calls show at least every [`LOOK`], unless it is parked.
-//! 3. Before it parks it announces that, and looks once more; a call shows itself, and then looks whether the thread
-//!    has announced it. Both write, pass a fence, and read what the other one writes: at least one of them sees the
-//!    other, and a call that sees the announcement wakes the thread.
+//! 2. The thread checks the calls at least every [`LOOK`], unless it is parked.
+//! 3. Before it parks, it announces that and checks once more; a call shows itself and then checks for the
+//!    announcement. Both write, pass a fence, and read what the other writes: at least one sees the other, and
+//!    a call that sees the announcement wakes the thread.
 //!
-//! A guest can be interrupted at loops and function entries alone, and not in a function of the host, nor in an instruction
-//! that fills or copies memory. So the thread notes, when it first sees a call, how long the caller's thread has run, and
-//! whoever makes the call finds out afterwards what it [ran since](Mark::ran_since_seen).
+//! A guest can be interrupted only at loops and function entries, not in a host function or in an instruction
+//! that fills or copies memory. So the thread notes, when it first sees a call, how long the caller's thread
+//! has run, and the caller finds out afterwards how long it [ran since](Mark::ran_since_seen).
 //!
-//! None of this depends on how long anything takes. What does is by how much an end is late: by [`LOOK`] and a
-//! tick, and by what the kernel lets the thread wait on a busy machine.
+//! None of this depends on timing. Only the delay of an interruption does: [`LOOK`] plus a tick, plus the
+//! time that the kernel keeps the thread waiting on a busy machine.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
@@ -37,11 +37,11 @@ const TICK: Duration = Duration::from_millis(1);
 /// How long a call may be under way before it is noticed.
 const LOOK: Duration = Duration::from_millis(4);
 
-/// Looks in a row that find no new call before the thread parks: a second's, so that a busy process wakes it
-/// once a second at most, and not once a call.
+/// Checks without a new call before the thread parks. They take a second, so a busy process wakes the thread
+/// at most once a second, not once per call.
 const QUIET: u32 = 250;
 
-/// Owns the thread: it ends when this is dropped.
+/// Owns the thread, which ends when this is dropped.
 pub(super) struct Ticker {
     state: Arc<Shared>,
 }
@@ -50,25 +50,25 @@ pub(super) struct Ticker {
 struct Shared {
     thread: OnceLock<Thread>,
     marks: Mutex<Vec<Weak<Calls>>>,
-    /// The thread is about to park, or has.
+    /// The thread is about to park, or is parked.
     parked: AtomicBool,
     stop: AtomicBool,
 }
 
-/// Shows that a call is under way, for a caller that makes one at a time.
+/// Shows that a call is under way. Each caller has one, and makes one call at a time.
 pub(super) struct Mark {
     state: Arc<Shared>,
     calls: Arc<Calls>,
 }
 
-/// What a mark shows, and what is seen of it.
+/// What a mark shows, and what the thread noted about it.
 #[derive(Default)]
 struct Calls {
-    /// Calls begun and ended, so an odd number while one is under way.
+    /// Calls begun plus calls ended: odd while one is under way.
     count: AtomicU64,
-    /// The clock of the thread that makes the call under way.
+    /// CPU clock of the thread that makes the current call.
     clock: AtomicI32,
-    /// What `count` was when a call was last seen for the first time, and what the clock said then, in nanoseconds.
+    /// `count` when the thread last saw a new call, and the caller's CPU time then, in nanoseconds.
     seen: AtomicU64,
     seen_at: AtomicU64,
 }
@@ -76,11 +76,11 @@ struct Calls {
 /// A call under way.
 struct Shown<'a>(&'a AtomicU64);
 
-/// What the thread found.
+/// The result of one check of all marks.
 #[derive(PartialEq, Eq)]
 struct Look {
     under_way: bool,
-    /// The sum of what all have counted.
+    /// Sum of all counts.
     count: u64,
 }
 
@@ -95,12 +95,12 @@ impl Ticker {
                 let state = Arc::clone(&state);
                 move || state.run(advance)
             })?;
-        // There is no mark yet that could need it.
+        // Not needed earlier: there are no marks yet.
         let _ = state.thread.set(thread.thread().clone());
         Ok(Ticker { state })
     }
 
-    /// A place to show calls at.
+    /// Registers a new mark.
     pub(super) fn mark(&self) -> Mark {
         let calls = Arc::<Calls>::default();
         let mut marks = self.state.marks.lock();
@@ -114,14 +114,14 @@ impl Ticker {
 }
 
 impl Mark {
-    /// Makes a call, during which the epoch advances: first within [`LOOK`] and a tick, then with every tick.
+    /// Makes a call, during which the epoch advances: first within [`LOOK`] plus a tick, then every tick.
     #[inline]
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
         let count = &self.calls.count;
         self.calls.clock.store(clock_of_thread(), Ordering::Relaxed);
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
         let _shown = Shown(count);
-        // Pairs with the one in `park`.
+        // Pairs with the fence in `park`.
         fence(Ordering::SeqCst);
         if self.state.parked.load(Ordering::Relaxed) {
             self.state.wake();
@@ -129,7 +129,7 @@ impl Mark {
         call()
     }
 
-    /// How long this thread has run since the last call, which it made, was seen for the first time; none: it was not seen.
+    /// CPU time that this thread has used since its last call was first seen; none: that call was not seen.
     #[inline]
     pub(super) fn ran_since_seen(&self) -> Option<Duration> {
         let calls = &self.calls;
@@ -142,7 +142,7 @@ impl Mark {
 }
 
 impl Calls {
-    /// Looks at it: what it has counted.
+    /// Notes a call not seen before. Returns the count.
     fn look(&self) -> u64 {
         let count = self.count.load(Ordering::Acquire);
         if count % 2 == 1
@@ -211,10 +211,10 @@ impl Shared {
         }
     }
 
-    /// Waits until a call begins, unless one has since the last `look`.
+    /// Waits until a call begins, unless one has begun since `look`.
     fn park(&self, look: &Look) {
         self.parked.store(true, Ordering::Relaxed);
-        // Pairs with the one in `during`.
+        // Pairs with the fence in `during`.
         fence(Ordering::SeqCst);
         if self.look() != *look || self.stop.load(Ordering::Acquire) {
             self.parked.store(false, Ordering::Relaxed);
@@ -240,7 +240,7 @@ mod tests {
         (ticker, ticks)
     }
 
-    /// Until the thread has parked.
+    /// Waits until the thread has parked.
     fn until_parked(ticker: &Ticker) {
         while !ticker.state.parked.load(Ordering::Acquire) {
             thread::yield_now();
@@ -259,12 +259,12 @@ mod tests {
             }
         });
         until_parked(&ticker);
-        // Parked: whatever was sent has been.
+        // It is parked, so no more ticks will be sent.
         while ticks.try_recv().is_ok() {}
         // A second call wakes it again.
         mark.during(|| ticks.recv().unwrap());
         drop(ticker);
-        // The thread lets go of the sender, so this ends.
+        // Ends because the thread drops the sender.
         while ticks.recv().is_ok() {}
     }
 
@@ -285,7 +285,7 @@ mod tests {
         mark.during(|| ticks.recv().unwrap());
     }
 
-    /// Whatever it does meanwhile: nobody needs to interrupt it for that.
+    /// Even if the call does nothing that can be interrupted.
     #[test]
     fn what_a_call_ran_is_known_when_it_is_over() {
         let (ticker, _ticks) = ticker();
@@ -299,7 +299,7 @@ mod tests {
             while thread_clock() - begun < ran {}
         });
         assert!(mark.ran_since_seen().unwrap() >= ran);
-        // A call that nobody has looked at since is not taken for it.
+        // A later call that was not seen must not report the time of the earlier one.
         mark.calls.count.fetch_add(2, Ordering::Relaxed);
         assert_eq!(mark.ran_since_seen(), None);
     }

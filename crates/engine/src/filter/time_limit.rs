@@ -1,37 +1,38 @@
 //! The time limit of a call.
 //!
-//! The limit counts running time. The epoch, which interrupts calls, follows wall-clock time. The two are the same unless
-//! the machine is overloaded, and then a good filter must not fail because the worker's thread had to wait for a
-//! processor. Only the kernel knows how long a thread has run, and asking it takes longer than most calls.
+//! The limit counts CPU time. The epoch, which interrupts calls, follows wall-clock time. The two agree
+//! unless the machine is overloaded, and then a good filter must not fail because the worker's thread had to
+//! wait for a processor. Only the kernel knows a thread's CPU time, and asking it takes longer than most
+//! calls.
 //!
-//! So the thread's clock is not read until the epoch calls back for the first time, which it does only in a call that
-//! the [clock](super::ticker) has found to last. The time until then counts for half of the limit at most. From then on
-//! the call may run for the rest, by the thread's clock, and the epoch calls back with every tick until that is used
-//! up, or until [several limits](PATIENCE) have passed, since the worker has other queries to serve.
+//! So the thread's clock is not read until the epoch first calls back, which it does only in a call that the
+//! [clock](super::ticker) has seen to last. The time until then counts for at most half of the limit. From
+//! then on the call may use the rest in CPU time, and the epoch calls back every tick until that is used up,
+//! or until [several limits](PATIENCE) have passed, since the worker has other queries to serve.
 
 use std::time::{Duration, Instant};
 
-/// Limits that may pass after a call was seen to last.
+/// Wall-clock time that may pass after a call was seen to last, in time limits.
 pub(super) const PATIENCE: u32 = 4;
 
-/// How long calls may take, and how far the one under way has gone.
+/// The time limit of calls, and how far the current one has gone.
 pub(super) struct TimeLimit {
     limit: Duration,
     begun: Instant,
     overtime: Option<Overtime>,
 }
 
-/// A call under way that was seen to last.
+/// A call that was seen to last.
 struct Overtime {
     since: Instant,
-    /// The thread's clock, then.
+    /// The thread's clock at `since`.
     clock: Duration,
-    /// What it had left to run, then.
+    /// CPU time that was left at `since`.
     rest: Duration,
 }
 
 impl TimeLimit {
-    /// For calls that may take as long as `limit`.
+    /// A time limit of `limit` per call.
     pub(super) fn new(limit: Duration) -> TimeLimit {
         TimeLimit {
             limit,
@@ -46,25 +47,25 @@ impl TimeLimit {
         self.limit
     }
 
-    /// To be called when a call begins.
+    /// Must be called when a call begins.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.begun = Instant::now();
         self.overtime = None;
     }
 
-    /// Whether a call has had too much that ran for so long since it was first seen, however it ended.
+    /// Whether a call that ran for `ran` since it was first seen exceeded the limit, however it ended.
     pub(super) fn is_beyond(&self, ran: Duration) -> bool {
         ran >= self.limit
     }
 
-    /// To be called by the call under way with every tick. Whether its time is up.
+    /// Must be called in every tick of a call. Returns whether its time is up.
     #[cold]
     pub(super) fn is_up(&mut self) -> bool {
         self.is_up_at(Instant::now(), thread_clock())
     }
 
-    /// The same, for an instant at which the thread's clock stands at `clock`.
+    /// The same at a given time and thread clock.
     fn is_up_at(&mut self, now: Instant, clock: Duration) -> bool {
         let (limit, begun) = (self.limit, self.begun);
         let overtime = self.overtime.get_or_insert_with(|| Overtime {
@@ -78,38 +79,38 @@ impl TimeLimit {
     }
 }
 
-/// How long a call may run that is seen for the first time when so much has `passed`.
+/// CPU time left to a call that is first seen after `passed`.
 fn rest(limit: Duration, passed: Duration) -> Duration {
     limit - passed.min(limit / 2)
 }
 
-/// Whether the time is up of a call that had `rest` left to run and has run for `ran` in the time that has `passed`.
+/// Whether a call's time is up, if it had `rest` left and has run for `ran` while `passed` went by.
 fn is_up(limit: Duration, rest: Duration, passed: Duration, ran: Duration) -> bool {
     ran >= rest || passed >= limit.saturating_mul(PATIENCE)
 }
 
-/// How long this thread has run.
+/// CPU time of this thread.
 pub(super) fn thread_clock() -> Duration {
     // Every thread has this clock.
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
-/// The clock of this thread, for others to read.
+/// The CPU clock of this thread, readable by other threads.
 #[inline]
 pub(super) fn clock_of_thread() -> libc::clockid_t {
     let mut clock = libc::CLOCK_THREAD_CPUTIME_ID;
-    // SAFETY: writes one clock's ID, which is ours, of a thread that is there: this one.
+    // SAFETY: writes one clock ID, which is ours; the thread exists, since it is this one.
     unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
     clock
 }
 
-/// What a clock says; none: its thread has ended.
+/// Reads a clock; none: its thread has ended.
 pub(super) fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes one `timespec`, which is ours. A clock that is not there is an error.
+    // SAFETY: writes one `timespec`, which is ours. A clock that does not exist yields an error.
     let read = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
     read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -133,10 +134,10 @@ mod tests {
     #[test]
     fn a_call_that_runs_gets_its_limit_and_no_more() {
         let mut limit = TimeLimit::new(ms(6));
-        // Whoever ran before has moved the thread's clock.
+        // Calls made before have moved the thread's clock.
         for clock in [ms(0), ms(90)] {
             limit.begin();
-            // Nobody looks until the call has lasted for 4 ms. The thread runs a third of the time from then on.
+            // The call is first seen after 4 ms. From then on the thread runs a third of the time.
             let seen = limit.begun + ms(4);
             let mut up_at = |passed: u64, ran: u64| limit.is_up_at(seen + ms(passed), clock + ms(ran));
             assert!(!up_at(0, 0));
@@ -150,7 +151,7 @@ mod tests {
     fn a_call_that_never_ends_is_ended() {
         let mut limit = TimeLimit::new(ms(5));
         limit.begin();
-        // By the clocks as they are, whoever else has the processor.
+        // With the real clocks, however busy the machine is.
         while !limit.is_up() {}
     }
 
@@ -163,7 +164,7 @@ mod tests {
             (ms(6), ms(2), false),
             (ms(39), ms(1), false),
             (ms(39), ms(5), true),
-            // Nobody waits for ever.
+            // No call may wait for ever.
             (ms(40), ms(1), true),
         ] {
             let up = is_up(ms(10), ms(5), passed, ran);

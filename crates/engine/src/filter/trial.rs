@@ -1,12 +1,11 @@
-//! A filter alone, called once at a time while everything it does is written down.
+//! A filter alone, called once at a time while everything it does is recorded.
 //!
-//! Unlike an [`Instance`](super::Instance) it remembers no verdict, is never suspended, and its clock stands
-//! still. Log lines, printed lines and counters go into an [`Execution`] and nowhere else. On a
-//! [metered](super::Engine::metered) engine the instructions of each call are counted, too: they, and all
+//! Unlike an [`Instance`](super::Instance) it memoizes nothing, is never suspended, and its clock stands
+//! still. Log lines, printed lines and counters go only into an [`Execution`]. On a
+//! [metered](super::Engine::metered) engine the instructions of each call are counted, too. They, and all
 //! else here, are the same on every machine.
 //!
-//! A guest is entered through the component API here, as the interface in `wit/` has it, and not through
-//! the faster way of the workers: what both must agree about is what a filter's author sees.
+//! A guest is entered through the same `Functions` as on a worker.
 
 mod declared;
 mod recorder;
@@ -48,8 +47,7 @@ use recorder::Recorder;
 
 pub use declared::Declared;
 
-/// What any call may take. What a filter may take at work is the operator's choice for one machine; a trial has to come
-/// out alike on all.
+/// Time limit of any call. The operator's limits suit one machine; a trial must give the same result on all.
 const CALL_TIME: Duration = Duration::from_secs(2);
 
 /// A filter on trial.
@@ -57,62 +55,62 @@ pub struct Trial {
     code: Arc<Exports<Recorder>>,
     mark: Mark,
     setup: types::Setup,
-    /// By the index that the filter knows it by.
+    /// By the index that the filter uses.
     data: Arc<[Arc<Data>]>,
-    /// What its refresh has made.
+    /// The data that its refreshes have published.
     published: Arc<Published>,
-    /// Octets that its refresh may make, and of linear memory that it may take.
+    /// Maximum bytes of its refresh's output and of its linear memory.
     refresh_limits: (usize, usize),
     config: Vec<config::ConfigNode>,
-    /// What it may have of WASI.
+    /// What it is granted of WASI.
     grants: config::Wasi,
-    /// Octets of it that an instance may take.
+    /// Maximum bytes of linear memory of an instance.
     linear_memory: usize,
     manifest: types::Manifest,
     interest: Interest,
     tables: Arc<Tables>,
-    /// In milliseconds, as of the last call.
+    /// Time of the last call, in milliseconds.
     now: u64,
-    /// None: lost to a failure. The next call starts another one.
+    /// None: lost to a failure. The next call starts another.
     guest: Option<Started>,
-    /// What configuring it took.
+    /// The cost of configuring it.
     configured: Cost,
-    /// Processor time that is left for all calls together.
+    /// CPU time left for all calls together.
     left: Duration,
-    /// Whether the outcome is still wanted.
+    /// Cancels the trial.
     cancel: Cancel,
 }
 
-/// What a filter did in one call.
+/// The record of one call.
 #[derive(Debug)]
 pub struct Execution<V> {
-    /// What it said; none: its manifest does not cover the record, and it was not asked.
+    /// Its outcome; none: its manifest does not cover the record, and it was not called.
     pub outcome: Option<V>,
-    /// Why it failed, if it did.
+    /// The failure, if it failed.
     pub failure: Option<Failure>,
-    /// Level and text of each line.
+    /// Level and text of each log line.
     pub log: Vec<(&'static str, String)>,
     /// What it printed.
     pub printed: String,
-    /// Its counters, as far as the call moved them.
+    /// Its counters, as far as the call changed them.
     pub counts: Vec<OwnCount>,
-    /// What it took.
+    /// What it cost.
     pub cost: Cost,
-    /// How many calls that were.
+    /// The number of calls so far for this query or response.
     calls: usize,
 }
 
-/// What a call took.
+/// The cost of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Instructions executed; none on an engine that does not count them.
     pub instructions: Option<u64>,
-    /// Octets of linear memory the instance has after it. Memory never shrinks.
+    /// Bytes of linear memory of the instance after the call. Memory never shrinks.
     pub memory: usize,
 }
 
 impl<V> Execution<Outcome<V>> {
-    /// The call that follows, with what happened before it; none is made after too many.
+    /// Makes the next call and merges this record into its own. Fails instead once there were too many calls.
     pub fn then(self, next: impl FnOnce() -> Execution<Outcome<V>>) -> Execution<Outcome<V>> {
         let calls = self.calls + 1;
         if calls > 1 + ROUNDS {
@@ -178,7 +176,7 @@ impl Trial {
         )
     }
 
-    /// Another one of the same filter, which has not been called yet.
+    /// Makes a new trial of the same filter.
     ///
     /// # Errors
     /// As for [`Filter::load`].
@@ -285,17 +283,17 @@ impl Trial {
         Ok((Started { store, phases }, manifest, cost))
     }
 
-    /// What its manifest asks for.
+    /// Its manifest as text.
     pub fn declared(&self) -> Declared {
         Declared::new(&self.manifest)
     }
 
-    /// What configuring it took.
+    /// The cost of configuring it.
     pub fn configured(&self) -> Cost {
         self.configured
     }
 
-    /// The details of queries that it wants to know.
+    /// The details of queries that it requests.
     pub fn details(&self) -> &Details {
         &self.interest.details
     }
@@ -349,7 +347,7 @@ impl Trial {
         })
     }
 
-    /// Goes on with a query that the filter has asked about.
+    /// Continues with a query after its lookups.
     pub fn query_answers(
         &mut self,
         now: u64,
@@ -367,7 +365,7 @@ impl Trial {
         })
     }
 
-    /// Goes on with a response that the filter has asked about.
+    /// Continues with a response after its lookups.
     pub fn response_answers(
         &mut self,
         now: u64,
@@ -384,16 +382,16 @@ impl Trial {
         })
     }
 
-    /// What a filter is shown of a response's message.
+    /// The message of a response that the filter is shown: empty unless requested.
     pub fn shown<'a>(&self, message: &'a [u8]) -> &'a [u8] {
         if self.manifest.messages { message } else { &[] }
     }
 
-    /// Has the filter make its data of these files, by another instance, and see it in the calls that follow. `now` is Unix
-    /// time in milliseconds.
+    /// Runs the refresh on these files in another instance; later calls see its data. `now` is Unix time in
+    /// milliseconds.
     ///
     /// # Errors
-    /// In words, when the filter fails, or finds something wrong with the files.
+    /// The message if the filter fails or rejects the files.
     pub fn refresh(&mut self, now: u64, files: Vec<SourceFile>) -> Result<(), String> {
         if !self.code.refreshes() {
             return Err("its module has no refresh".to_owned());
@@ -460,7 +458,7 @@ impl Trial {
         }
         let mut guest = match self.guest.take() {
             Some(guest) => guest,
-            // It was configured before with the same configuration: whatever it says now, it fails.
+            // It accepted this configuration before, so a rejection now counts as a failure.
             None => match self.configure(self.linear_memory) {
                 Ok((guest, ..)) => guest,
                 Err(error) => {
@@ -497,12 +495,12 @@ impl Trial {
     }
 }
 
-/// Sets the bounds of the call that follows.
+/// Sets the limits of the next call.
 fn arm(store: &mut Store<Recorder>) {
-    // Refused by an engine that does not count instructions, which then do not run out either.
+    // Fails on an engine that does not meter instructions, where none can run out.
     let _ = store.set_fuel(u64::MAX);
     store.data_mut().time.begin();
-    // The next tick calls back, and so does each after it.
+    // The callback runs in the next tick and every one after it.
     store.set_epoch_deadline(1);
 }
 

@@ -1,4 +1,4 @@
-//! What a filter said, in the host's own types: checked, and free of the runtime.
+//! A filter's verdicts in the host's own types: checked, and independent of the runtime.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use crate::dns::edns::{ClientSubnet, ExtendedErrorCode};
 use crate::dns::flag;
 use crate::dns::records::Section;
 
-/// What became of one record of a batch.
+/// The outcome for one record of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<V> {
-    /// The filter has nothing to say about it.
+    /// The filter returned no verdict on it.
     Passed,
     /// The filter's verdict.
     Decided(V),
-    /// The filter could not be asked: the operator's `on-error` decides.
+    /// The filter failed or was not called: the operator's `on-error` decides.
     Failed,
 }
 
-/// The outcome of a query. Shared, since the verdict may be remembered, too.
+/// The outcome of a query. Shared, since the verdict may also be memoized.
 pub type QueryOutcome = Outcome<Arc<Verdict>>;
 
 /// The outcome of a response.
@@ -29,15 +29,15 @@ pub type ResponseOutcome = Outcome<ResponseVerdict>;
 pub struct Verdict {
     /// What happens to the query itself.
     pub decision: Decision,
-    /// What happens to its response, if the filter knows already.
+    /// What happens to its response, if the filter has already decided that.
     pub edit: Option<ResponseEdit>,
-    /// For how many milliseconds the same holds for this name, type, class and zone; 0: for this query only.
+    /// Milliseconds for which the same holds for this name, type, class and zone; 0: for this query only.
     pub remember: u32,
-    /// Whether the filter's response phase is left out for this query.
+    /// Whether the filter's response phase is skipped for this query.
     pub skip_response: bool,
-    /// For how many milliseconds the response is held back: at most 2 000.
+    /// Milliseconds by which the response is delayed, at most 2,000.
     pub delay: u16,
-    /// Who is asked instead.
+    /// Where the query is sent instead.
     pub route: Option<Route>,
 }
 
@@ -52,37 +52,38 @@ impl Verdict {
     }
 }
 
-/// Who is asked for a query that goes on, and what they are told.
+/// Where a query that goes on is sent, and with which client subnet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// One of the sources that the filter's manifest names, by its index there, and its name; none: the zone's.
+    /// One of the sources in the filter's manifest, by its index there and its name; none: the zone's
+    /// sources.
     pub source: Option<(u16, Arc<str>)>,
-    /// The client subnet that upstreams are told.
+    /// The client subnet sent to upstreams.
     pub subnet: Option<ClientSubnet>,
 }
 
 /// What happens to a query itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// On to the next stage.
+    /// Goes on to the next stage.
     Pass,
-    /// On to the next stage under another name, type or class.
+    /// Goes on to the next stage with another name, type or class.
     Rewrite(Rewrite),
-    /// Answered here.
+    /// Answered by the filter.
     Answer(Answer),
-    /// The client gets a CNAME to the first of these names (wire format, the filter's letter case) that exists,
-    /// and what it resolves to. At least one.
+    /// The client gets a CNAME to the first of these names (wire format, the filter's letter case) that
+    /// exists, and what it resolves to. At least one.
     Alias(Box<[Box<[u8]>]>),
-    /// An empty response.
+    /// Answered with an empty response.
     Refuse(Refusal),
-    /// No response at all, for this reason, of at most 64 octets.
+    /// Not answered, for this reason of at most 64 bytes.
     Drop(Box<str>),
-    /// Decided with the answers to these lookups.
+    /// Decided after these lookups.
     Ask(Ask),
 }
 
 impl Decision {
-    /// Which kind it is, in the order in which they are counted.
+    /// Index of its kind, in the order of the counters.
     pub(super) fn kind(&self) -> usize {
         match self {
             Decision::Pass => 0,
@@ -96,16 +97,16 @@ impl Decision {
     }
 }
 
-/// A question put in the place of another.
+/// A question that replaces another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
     /// The new name: a valid wire-format name, in the filter's letter case.
     pub name: Option<Box<[u8]>>,
-    /// The new type: never a meta type but ANY.
+    /// The new type: no meta type except ANY.
     pub qtype: Option<u16>,
     /// The new class.
     pub qclass: Option<u16>,
-    /// Whether records that carry the new name get the client's name back.
+    /// Whether records with the new name get the client's name back.
     pub revert: bool,
 }
 
@@ -114,20 +115,20 @@ pub struct Rewrite {
 pub struct Refusal {
     /// At most 4095.
     pub rcode: u16,
-    /// Why; none: it is blocked.
+    /// Why; none: blocked.
     pub error: Option<Ede>,
 }
 
-/// Why a response is as it is (RFC 8914).
+/// The reason for a response (RFC 8914).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ede {
     /// The INFO-CODE.
     pub code: ExtendedErrorCode,
-    /// The EXTRA-TEXT: at most 200 octets.
+    /// The EXTRA-TEXT: at most 200 bytes.
     pub text: Box<str>,
 }
 
-/// A whole answer, as far as a message could hold it.
+/// A complete answer, cut to what fits into a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// At most 4095.
@@ -140,9 +141,9 @@ pub struct Answer {
     pub authority: Vec<ResourceRecord>,
     /// The additional section, without OPT.
     pub additional: Vec<ResourceRecord>,
-    /// Whether the filter had more of the first two sections to say than any message holds.
+    /// Whether the filter returned more for the first two sections than any message holds.
     pub is_cut: bool,
-    /// Why it is as it is.
+    /// The reason for it.
     pub error: Option<Ede>,
 }
 
@@ -157,81 +158,81 @@ pub struct ResourceRecord {
     pub class: u16,
     /// Seconds, below 2³¹ (RFC 2181 section 8).
     pub ttl: u32,
-    /// The data; of the types of RFC 1035, SRV, AAAA and DNAME it is well-formed.
+    /// The data; well-formed for the types of RFC 1035, SRV, AAAA and DNAME.
     pub rdata: Box<[u8]>,
 }
 
-/// Which records are meant: those for which all of it holds.
+/// Selects the records for which every given condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    /// Where they stand.
+    /// Their section.
     pub section: Option<Section>,
     /// Their owner: a valid wire-format name, in the filter's letter case.
     pub name: Option<Box<[u8]>>,
     /// Their type.
     pub rtype: Option<u16>,
-    /// Which of those that the rest selects, counted from 0.
+    /// Which one of those selected by the rest, counted from 0.
     pub index: Option<u32>,
 }
 
-/// An order of the answer section.
+/// An order of the records in the answer section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Each set begins with the record that had this index, and goes round.
+    /// Each RRset starts at the record with this index and wraps around.
     Rotate(u32),
-    /// Each set at random.
+    /// Each RRset is shuffled.
     Shuffle,
-    /// All records in the order of these indices, none of which need be there; as many as a message has records at most, over all
-    /// orders of an edit.
+    /// All records in the order of these indices, which need not exist. All orders of an edit have at most as
+    /// many indices as a message can have records.
     Permute(Box<[u32]>),
 }
 
-/// What happens to the records of a response.
+/// A change of a response's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordEdit {
-    /// They are removed.
+    /// Removes the selected records.
     Remove(Selector),
-    /// These stand in the place of the first of them.
+    /// Replaces the selected records; these stand where the first one was.
     Replace(Selector, Vec<ResourceRecord>),
-    /// One more at the end of a section.
+    /// Appends a record to a section.
     Append(Section, ResourceRecord),
-    /// The same ones in another order.
+    /// Reorders the records.
     Order(Order),
 }
 
 /// What happens to a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseEdit {
-    /// (found, put instead); each at most 4095.
+    /// (found, replacement); each at most 4095.
     pub rcodes: Box<[(u16, u16)]>,
-    /// What happens to its records, in order. All that they bring fits into a message, as far as it is known here.
+    /// Changes of its records, in order. What they add fits into a message, as far as can be known here.
     pub records: Box<[RecordEdit]>,
-    /// Whether the filter had more to bring.
+    /// Whether the filter returned more than fits.
     pub is_cut: bool,
-    /// Bits of the header that are set: TC, AA, AD.
+    /// Header bits to set: TC, AA, AD.
     pub header_set: u16,
-    /// Bits that are cleared, none of which is set.
+    /// Header bits to clear; disjoint from those to set.
     pub header_clear: u16,
-    /// Why it is as it is, from now on.
+    /// The reason that is added to the response.
     pub error: Option<Ede>,
     /// Lower bound of every TTL in seconds; below 2³¹ and not above `ttl_maximum`.
     pub ttl_minimum: u32,
     /// Upper bound of every TTL in seconds; below 2³¹.
     pub ttl_maximum: u32,
-    /// Whether the cache may keep the response or answer from what it kept.
+    /// Whether the cache may store the response or answer from what it has stored.
     pub store: bool,
     /// Whether the cache may serve the response after its TTL (RFC 8767).
     pub stale: bool,
 }
 
 impl ResponseEdit {
-    /// Whether records become others.
+    /// Whether records are added, removed or replaced.
     pub fn changes_data(&self) -> bool {
         let mut edits = self.records.iter();
         edits.any(|edit| !matches!(edit, RecordEdit::Order(_)))
     }
 
-    /// Whether the message itself becomes another one.
+    /// Whether the message itself changes.
     #[inline]
     pub fn changes_message(&self) -> bool {
         !self.records.is_empty()
@@ -240,26 +241,26 @@ impl ResponseEdit {
     }
 }
 
-/// What the response phase said of a response.
+/// The response phase's verdict on a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseVerdict {
-    /// What becomes of it.
+    /// What happens to it.
     pub decision: ResponseDecision,
-    /// Changes of what goes on.
+    /// Changes to a response that goes on.
     pub edit: Option<ResponseEdit>,
-    /// For how many milliseconds it is held back: at most 2 000.
+    /// Milliseconds by which it is delayed, at most 2,000.
     pub delay: u16,
 }
 
-/// What becomes of a response.
+/// What happens to a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResponseDecision {
     /// It goes on.
     Pass,
-    /// The client gets this instead.
+    /// The client gets this answer instead.
     Replace(Answer),
-    /// The client gets no response at all, for this reason, of at most 64 octets.
+    /// The client gets no response, for this reason of at most 64 bytes.
     Drop(Box<str>),
-    /// Decided with the answers to these lookups.
+    /// Decided after these lookups.
     Ask(Ask),
 }

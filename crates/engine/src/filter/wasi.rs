@@ -1,12 +1,14 @@
 //! WASI 0.2, as far as it is granted.
 //!
-//! Programs from standard tools import most of WASI whether they use it or not, so all of it can be imported. What a filter
-//! block does not grant is empty, or an error, or the same everywhere: no arguments and no environment, [no
-//! folder](folders), a [clock](clocks) that counts its readings, random numbers that are always the same ones, and
-//! [standard output](streams) that ends up in the log. Sockets and whatever else is not here are functions that trap.
+//! Programs built with standard tools import most of WASI whether they use it or not, so all of it can be
+//! imported. What a filter block does not grant is empty, an error, or the same everywhere: no arguments and
+//! no environment, [no folder](folders), a [clock](clocks) that counts its readings, random numbers that are
+//! always the same, and [standard output](streams) that goes to the log. Sockets and everything else are
+//! functions that trap.
 //!
-//! wasmtime-wasi has the types and the folders. Its own synchronous functions wait on a tokio runtime, and panic on a
-//! worker's thread; so nothing here uses one, nothing waits, and what cannot be had at once is an error.
+//! wasmtime-wasi provides the types and the folders. Its own synchronous functions block on a tokio runtime,
+//! and panic on a worker's thread. So nothing here uses one or blocks, and what is not available immediately
+//! is an error.
 
 mod clock;
 mod clocks;
@@ -35,12 +37,12 @@ impl HasData for View {
     type Data<'a> = &'a mut Wasi;
 }
 
-/// Makes traps of all functions that a component imports from WASI and that are not [there](is_there). What a function takes
-/// and returns does not matter then, but a resource must be one thing wherever it is named.
+/// Defines traps for all functions that a component imports from WASI and that are not [there](is_there).
+/// Their signatures do not matter then, but a resource must be the same wherever it is named.
 ///
 /// # Errors
 ///
-/// None: what is defined here is defined once.
+/// None in practice: each item is defined once.
 pub(super) fn trap_the_rest<W>(
     linker: &mut Linker<W>,
     engine: &Engine,
@@ -61,7 +63,7 @@ pub(super) fn trap_the_rest<W>(
                     })?;
                 }
                 ComponentItem::Resource(resource) => {
-                    // A second mention is another interface's `use` of it.
+                    // Only the first mention defines it; a second is another interface's `use`.
                     let first = !known.contains(&resource);
                     known.push(resource);
                     if absent && first {
@@ -78,11 +80,11 @@ pub(super) fn trap_the_rest<W>(
     Ok(())
 }
 
-/// Adds all that there is.
+/// Adds all interfaces that exist here.
 ///
 /// # Errors
 ///
-/// None: each interface is added once.
+/// None in practice: each interface is added once.
 pub(super) fn add_to_linker<W: HasWasi>(linker: &mut Linker<W>) -> wasmtime::Result<()> {
     let l = linker;
     sync::io::error::add_to_linker::<W, View>(l, W::wasi)?;

@@ -1,7 +1,8 @@
-//! The world a guest lives in: its limits, the functions it may call, and what it is granted of [WASI](super::wasi).
+//! The environment of a guest: its limits, the functions it may call, and what it is granted of
+//! [WASI](super::wasi).
 //!
-//! There is nothing else. A guest cannot wait; text that it hands out is bounded, escaped and rate-limited before anybody
-//! sees it.
+//! There is nothing else. A guest cannot block; its text output is bounded, escaped and rate-limited before
+//! it reaches the log or standard output.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -25,46 +26,47 @@ use crate::config::{self, Data, Limits};
 use crate::output::{self, Queue};
 use crate::plain_text::escape_into;
 
-/// Log lines at once, and the time in which one more is granted.
+/// Log lines allowed in a burst, and the time after which one more is granted.
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Octets that are printed in one call. The SDK hands lines over when there are 32 KiB of them.
+/// Maximum bytes printed in one call. The SDK passes lines on once it has 32 KiB of them.
 const PRINTED: usize = 64 << 10;
 
 /// Why a count is ignored.
 pub(super) const IGNORED: &str = "invalid name or label, or too many counters";
 
-/// Memories of a component: more than one if it was composed of several.
+/// Maximum memories of a component; one composed of several has more than one.
 const MEMORIES: usize = 4;
 
-/// Tables of a component: the filter's own and one of wit-component's, for each part that it was composed of.
+/// Maximum tables of a component: the filter's own and one of wit-component's, for each part it was composed
+/// of.
 const TABLES: usize = 8;
 
-/// Entries of all tables together. Go's runtime takes 6000.
+/// Maximum entries of all tables together. Go's runtime uses 6,000.
 pub(super) const TABLE_ENTRIES: usize = 32 << 10;
 
 /// What the instances of one filter share.
 pub(super) struct Context {
     pub(super) name: String,
     pub(super) limits: Limits,
-    /// What it may have of WASI.
+    /// What it is granted of WASI.
     pub(super) grants: config::Wasi,
-    /// Octets that an instance takes beside linear memory.
+    /// Bytes that an instance takes beside linear memory.
     pub(super) overhead: usize,
     pub(super) counters: Arc<FilterCounters>,
     pub(super) output: Arc<Queue>,
     pub(super) ticker: Arc<Ticker>,
-    /// Those that the manifest declares, once it is known.
+    /// The tables that the manifest declares, once it is known.
     pub(super) tables: OnceLock<Tables>,
-    /// By the index that the filter knows it by.
+    /// By the index that the filter uses.
     data: Arc<[Arc<Data>]>,
-    /// What its data is made of while it is at work.
+    /// The sources that its data is refreshed from.
     pub(super) refresh: Option<config::Refresh>,
-    /// What its refresh has made.
+    /// What its refreshes have published.
     pub(super) published: Arc<Published>,
     log: Mutex<LogBudget>,
-    /// Whether nobody is to see what it logs, prints and counts.
+    /// Whether its logs, prints and counts are discarded.
     aside: bool,
 }
 
@@ -104,7 +106,8 @@ impl Context {
         }
     }
 
-    /// One for instances without any effect: their tables are empty, and nobody sees what they log, print and count.
+    /// A context for instances without side effects: with empty tables, and logs, prints and counts
+    /// discarded.
     pub(super) fn aside(&self) -> Context {
         let tables = OnceLock::new();
         if let Some(own) = self.tables.get() {
@@ -131,12 +134,13 @@ impl Context {
         }
     }
 
-    /// Octets of linear memory that an instance may take.
+    /// Maximum bytes of linear memory of an instance.
     pub(super) fn linear_memory(&self) -> usize {
         self.limits.memory.saturating_sub(self.overhead)
     }
 
-    /// Whether one more line may be logged for this filter, and how many were left out before it.
+    /// Takes one log line from the filter's budget. Returns how many lines were dropped before it; none: no
+    /// line left.
     pub(super) fn may_log(&self) -> Option<u64> {
         if self.aside {
             return None;
@@ -165,33 +169,33 @@ impl Context {
 pub(super) struct World {
     context: Arc<Context>,
     pub(super) allocated: Allocated,
-    /// How long a call may take.
+    /// The time limit of calls.
     pub(super) time: TimeLimit,
-    /// Whether what it does is still wanted.
+    /// Cancels what it does.
     cancel: Cancel,
-    /// Whether it is configured.
+    /// Whether it is configured, and may use its tables.
     serving: bool,
     data: DataView,
-    /// What it has of WASI.
+    /// Its part of WASI.
     wasi: Wasi,
 }
 
-/// What an instance may take and has taken, over all its memories and tables.
+/// What an instance has allocated and may allocate, over all its memories and tables.
 pub(super) struct Allocated {
-    /// Of linear memory.
+    /// Bytes of linear memory.
     pub(super) octets: usize,
-    /// Octets that it may take.
+    /// Maximum bytes of linear memory.
     limit: usize,
-    /// Of tables.
+    /// Table entries.
     entries: usize,
-    /// Octets that were asked for, of linear memory in all, beyond the limit.
+    /// The total bytes of linear memory that a refused request would have needed.
     pub(super) refused: Option<usize>,
-    /// Know the most that any instance of the filter had.
+    /// Hold the peak of all instances of the filter.
     counters: Arc<FilterCounters>,
 }
 
 impl Allocated {
-    /// Nothing yet, of `limit` octets.
+    /// Nothing allocated yet, with a limit in bytes.
     pub(super) fn new(limit: usize, counters: Arc<FilterCounters>) -> Allocated {
         Allocated {
             octets: 0,
@@ -203,7 +207,8 @@ impl Allocated {
     }
 }
 
-/// Grows one part of a sum. What was granted and then could not be had stays in it, to the guest's disadvantage.
+/// Adds the growth of one part to a sum, if the limit allows. A granted growth that then fails stays counted,
+/// to the guest's disadvantage.
 fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
     let grown = sum.saturating_add(desired.saturating_sub(current));
     let granted = grown <= limit;
@@ -214,12 +219,12 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 }
 
 impl World {
-    /// Of an instance that may take so many octets of linear memory, whose calls may take as long as `time` says, and end
-    /// when they are cancelled.
+    /// The store data of an instance with at most `memory` bytes of linear memory. Its calls have the
+    /// time limit `time`, and end when cancelled.
     ///
     /// # Errors
     ///
-    /// When a folder that it is granted cannot be opened.
+    /// When a granted folder cannot be opened.
     pub(super) fn new(
         context: Arc<Context>,
         memory: usize,
@@ -237,8 +242,8 @@ impl World {
         })
     }
 
-    /// From now on calls may take as long as `time` says. They are wanted for as long as the instance is there,
-    /// whatever becomes of who wanted its start.
+    /// Sets the time limit of later calls. They are no longer cancelled with the load that started the
+    /// instance.
     pub(super) fn start_serving(&mut self, time: TimeLimit) {
         self.time = time;
         self.cancel = Cancel::default();
@@ -246,15 +251,15 @@ impl World {
         self.wasi.close_folders();
     }
 
-    /// From now on the one call may take as long as `time` says, and write so many octets. It ends when whoever wanted it
-    /// is gone, and has the folders that it is granted.
+    /// Prepares for the one call of a refresh, with its time limit and maximum output in bytes. It can still
+    /// be cancelled, and has the folders that it is granted.
     pub(super) fn start_refreshing(&mut self, time: TimeLimit, output: usize) {
         self.time = time;
         self.serving = true;
         self.data.begin_output(output);
     }
 
-    /// What becomes of a call under way when the epoch advances.
+    /// Decides, whenever the epoch advances, whether the current call goes on.
     #[cold]
     pub(super) fn deadline(&mut self) -> UpdateDeadline {
         if self.time.is_up() || self.cancel.is_cancelled() {
@@ -264,7 +269,7 @@ impl World {
         }
     }
 
-    /// Lines for standard output.
+    /// Prints lines to standard output.
     pub(super) fn print_lines(&self, lines: &str) {
         if self.context.aside {
             return;
@@ -274,7 +279,7 @@ impl World {
             add(&self.context.counters.lines_dropped, ends as u64);
             return;
         }
-        // The queue takes everything.
+        // Infallible: the queue takes everything.
         let escape = |out: &mut output::Text<'_>, lines: &str| {
             let _ = escape_into(out, lines, &['\n']);
         };
@@ -284,13 +289,13 @@ impl World {
         );
     }
 
-    /// Adds to a counter of the filter's own.
+    /// Adds to one of the filter's own counters.
     pub(super) fn add_to_counter(&self, name: &str, labels: &[(String, String)], by: u64) {
         let counters = &self.context.counters;
         if counters.own.add(name, labels, by) {
             return;
         }
-        // Told once; from then on the number tells.
+        // Logged once; later ones only count.
         if counters.own_dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             let name = text::one_line(name, text::LOG_LINE);
             let filter = self.context.name.as_str();
@@ -300,7 +305,7 @@ impl World {
 }
 
 impl Log for Context {
-    /// A line in the proxy's log.
+    /// Writes a line to the proxy's log.
     fn line(&self, level: host::Level, message: &str) {
         let enabled = match level {
             host::Level::Error => tracing::enabled!(target: "filter", tracing::Level::ERROR),
@@ -328,12 +333,12 @@ impl Log for Context {
     }
 }
 
-/// Has lines printed from where they lie in the guest's memory, which the generated binding copies first. A filter may
+/// Prints lines straight from the guest's memory; the generated binding would copy them first. A filter may
 /// print a line for each query.
 ///
 /// # Errors
 ///
-/// None: the linker has the interface.
+/// None in practice: the linker has the interface.
 pub(super) fn print_in_place(linker: &mut Linker<World>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("dnsweir:filter/host@0.1.0")?.func_wrap(

@@ -5,30 +5,30 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 
-/// Accounts in a book.
+/// Maximum accounts in a book.
 pub(super) const ACCOUNTS: usize = 1024;
 
-/// How long somebody is blamed the first time.
+/// For how long a name or client is blamed the first time.
 pub(super) const FIRST: Duration = Duration::from_secs(1);
 
-/// How many times as long as the last time.
+/// Each time it is blamed this many times as long.
 const GROWTH: u32 = 4;
 
-/// How long at most, unless what it cost takes longer to be paid off.
+/// Maximum time of blame, unless paying off the cost takes longer.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long after that an account is kept.
+/// How long an account is kept after the blame has ended.
 pub(super) const KEPT: Duration = Duration::from_secs(60);
 
-/// Octets of a full book: of two places for each account, as a hash table may have, and what marks them.
+/// Bytes of a full book: two slots per account, as a hash table may have, and their control bytes.
 pub(super) const OCTETS: usize = 2 * ACCOUNTS * (size_of::<(u64, Account)>() + 1) + 64;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Account {
     failures: u32,
-    /// Blamed before that.
+    /// End of the current or last blame.
     until: Instant,
-    /// For how long it was blamed the last time.
+    /// Duration of the last blame.
     last: Duration,
 }
 
@@ -37,18 +37,18 @@ pub(super) struct Account {
 pub(super) struct Accounts(HashMap<u64, Account, RandomState>);
 
 impl Accounts {
-    /// Whether somebody is blamed.
+    /// Whether a name or client is blamed.
     pub(super) fn is_blamed(&self, now: Instant, who: u64) -> bool {
         self.0.get(&who).is_some_and(|account| now < account.until)
     }
 
-    /// Whether somebody has an account.
+    /// Whether a name or client has an account.
     pub(super) fn has(&self, now: Instant, who: u64) -> bool {
         self.0.get(&who).is_some_and(|account| account.counts(now))
     }
 
-    /// Counts a failure, and blames whoever has `tolerated` of them: for so long at `least`. False: there is no room for
-    /// another account.
+    /// Counts a failure, and blames the name or client once it has `tolerated` failures, for a time of at
+    /// least `least`. Returns false if there is no room for another account.
     pub(super) fn blame(&mut self, now: Instant, who: u64, tolerated: u32, least: Duration) -> bool {
         if !self.0.contains_key(&who) && self.0.len() == ACCOUNTS {
             self.0.retain(|_, account| account.counts(now));
@@ -79,13 +79,13 @@ impl Accounts {
 #[cfg(test)]
 impl Accounts {
     pub(super) fn octets(&self) -> usize {
-        // A place for each eighth is kept free.
+        // The table keeps an eighth of its slots free.
         self.0.capacity() * 8 / 7 * (size_of::<(u64, Account)>() + 1)
     }
 }
 
 impl Account {
-    /// Whether it is not forgotten.
+    /// Whether it is still kept.
     fn counts(&self, now: Instant) -> bool {
         now < self.until + KEPT
     }

@@ -1,17 +1,17 @@
-//! Names, or clients, for which calls succeeded lately.
+//! Names, or clients, for which calls succeeded recently.
 
 use std::collections::HashSet;
 use std::mem;
 
 use foldhash::fast::RandomState;
 
-/// Of each generation.
+/// Maximum entries of a generation.
 const KNOWN: usize = 1024;
 
-/// Octets of two full generations: of two places for each, as a hash table may have, and what marks them.
+/// Bytes of two full generations: two slots per entry, as a hash table may have, and their control bytes.
 pub(super) const OCTETS: usize = 2 * (2 * KNOWN * (size_of::<u64>() + 1) + 64);
 
-/// Two generations: when the younger one is full, it takes the place of the older one, and those who come again stay.
+/// Two generations. When the younger one is full it replaces the older one; entries that recur stay.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     younger: HashSet<u64, RandomState>,
@@ -39,7 +39,7 @@ impl Known {
 #[cfg(test)]
 impl Known {
     pub(super) fn octets(&self) -> usize {
-        // A place for each eighth is kept free.
+        // The table keeps an eighth of its slots free.
         (self.younger.capacity() + self.older.capacity()) * 8 / 7 * (size_of::<u64>() + 1)
     }
 }

@@ -1,4 +1,4 @@
-//! Who is blamed, for how long, and how many there is room for.
+//! Tests of what is blamed, for how long, and for how many there is room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ fn a_name_is_blamed_for_longer_each_time() {
         assert_eq!(blame.standing(end, other), Standing::Stranger, "{seconds}");
         now = end;
     }
-    // What cost more takes longer to be paid off.
+    // Larger costs take longer to be paid off.
     let now = now + accounts::KEPT + accounts::LONGEST;
     blame.failed(now, bad, Duration::from_secs(1), "", question);
     assert_eq!(
@@ -75,7 +75,7 @@ fn a_client_is_blamed_for_its_third_name() {
     }
     fail(&blame, now, of("c"));
     assert_eq!(blame.standing(now, of("good")), Standing::BadClient);
-    // Those who asked for the same names after it did nothing.
+    // Clients that query the same names later are not to blame.
     assert_eq!(
         blame.standing(now, who(&blame, "good", "192.0.2.9")),
         Standing::Stranger
@@ -125,7 +125,7 @@ fn whoever_has_succeeded_since_is_known_until_it_fails() {
     assert_eq!(blame.standing(later, good), Standing::Stranger);
 }
 
-/// Names, clients and those who succeeded: as many as there is room for, and no octet more.
+/// Names, clients and known ones: as many as there is room for, and not a byte more.
 #[test]
 fn the_book_is_bounded() {
     let (blame, now) = blame();
@@ -137,7 +137,7 @@ fn the_book_is_bounded() {
         assert!(fail(&blame, now, nobody(number)));
     }
     assert!(!fail(&blame, now, nobody(accounts::ACCOUNTS)));
-    // Those that are paid off make room.
+    // Accounts that are paid off make room.
     let later = now + accounts::FIRST + accounts::KEPT;
     assert!(fail(&blame, later, nobody(accounts::ACCOUNTS)));
     for number in 0..100_000 {
@@ -151,7 +151,7 @@ fn the_book_is_bounded() {
     assert!(octets <= OCTETS, "{octets} of {OCTETS}");
 }
 
-/// A filter on probation has to fail for eight names and four clients, while it is called for the first queries.
+/// During probation a filter has to fail for eight names and four clients.
 #[test]
 fn evidence_is_of_many_names_and_clients() {
     let counters = Arc::new(FilterCounters::default());
@@ -181,7 +181,7 @@ fn evidence_is_of_many_names_and_clients() {
     let (why, questions) = blame.take_evidence().unwrap();
     assert_eq!((why.as_str(), questions.len()), ("it trapped", 8));
     assert!(blame.take_evidence().is_none(), "it is given out once");
-    // What it was not called for does not count, and what it was called for ends it.
+    // Queries for which it was not called do not count; those for which it was called end probation.
     let blame = begin(100);
     counters.queries.items.fetch_add(150, Ordering::Relaxed);
     counters.uncalled.client.fetch_add(50, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Compiling in a child process: what the parent does, and what the child does.
+//! Compiles in a child process: both the parent's and the child's side.
 //!
-//! Module, code and errors go through three files in memory that only the two of them have: neither waits for the
-//! other's reading, and how much the child can write is a limit of its own. The parent looks at them when the child
-//! is gone.
+//! Module, code and errors go through three in-memory files shared only by these two. So neither waits for
+//! the other to read, and the amount that the child writes can be limited separately. The parent reads them
+//! when the child has exited.
 
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -17,27 +17,27 @@ use crate::filter::load_error::LoadError;
 use crate::filter::settings;
 use crate::filter::text;
 
-/// This program, also when its file has been replaced.
+/// This program, even if its file has been replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Exit codes of a child that found something wrong with the module.
+/// Exit codes of a child that rejects the module.
 const NO_FILTER: u8 = 2;
 const NO_CODE: u8 = 3;
 
-/// Octets read of what the child wrote to standard error.
+/// Maximum bytes read of the child's standard error.
 const COMPLAINT: u64 = 4096;
 
-/// How long the parent sleeps between two looks at the child: little at first, for most are done soon.
+/// Intervals at which the parent polls the child: short at first, since most are done soon.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
-/// How many times its limit of processor time may pass until a child is ended that does not get to run.
+/// A child that does not get to run is killed after this many times its CPU time limit.
 const PATIENCE: u32 = 4;
 
-/// What Rust's allocator says when it gets nothing, and what everybody else does.
+/// The message of Rust's allocator when memory runs out, and of other code.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of ", "os error 12"];
 
-/// Has a child compile a module.
+/// Compiles a module in a child.
 pub(super) fn compile_aside(
     module: &[u8],
     confinement: Confinement,
@@ -82,7 +82,7 @@ pub(super) fn compile_aside(
     Err(failure(status, &String::from_utf8_lossy(&complaint), confinement))
 }
 
-/// A child process that does not outlive the wish for what it does.
+/// A child process that is killed when it is no longer needed.
 struct Running(Child);
 
 impl Running {
@@ -107,13 +107,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended and been waited for is left alone.
+        // Has no effect on a child that was already waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Why there is no code.
+/// The error for a child that failed.
 fn failure(status: ExitStatus, complaint: &str, confinement: Confinement) -> LoadError {
     let said = || text::one_line(complaint.trim_end(), 1024);
     if OUT_OF_MEMORY.iter().any(|words| complaint.contains(words)) {
@@ -132,8 +132,8 @@ fn failure(status: ExitStatus, complaint: &str, confinement: Confinement) -> Loa
     }
 }
 
-/// Compiles the module on standard input for the process `parent`, and writes the code to standard output, or what is
-/// wrong to standard error. Returns the exit code. To be called before this process does anything else.
+/// Compiles the module on standard input for the process `parent`, and writes the code to standard output, or
+/// the error to standard error. Returns the exit code. Must be called before this process does anything else.
 #[expect(clippy::print_stderr, reason = "the parent reads it there")]
 pub fn serve(parent: u32, confinement: Confinement, metered: bool) -> u8 {
     let done = confine(parent, confinement, Reach::Nothing)

@@ -1,4 +1,4 @@
-//! From a module to machine code, in the process that calls.
+//! Compiles a module to machine code, in this process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,7 @@ use crate::filter::load_error::LoadError;
 use crate::filter::text::in_words;
 use crate::filter::{plain, text};
 
-/// Compiles a module, a plain one or a component.
+/// Compiles a plain module or a component.
 pub(in crate::filter) fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Result<Vec<u8>, LoadError> {
     match layer(module) {
         Some(Layer::Module) => {
@@ -24,13 +24,14 @@ pub(in crate::filter) fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Re
 
 /// Compiles a component to machine code.
 fn translate(engine: &wasmtime::Engine, component: &[u8]) -> Result<Vec<u8>, LoadError> {
-    // Should some module make the compiler panic, that is this module's failure and not the proxy's.
+    // If a module makes the compiler panic, only that module fails.
     catch_unwind(AssertUnwindSafe(|| engine.precompile_component(component)))
         .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
         .map_err(|error| LoadError::Compile(told(in_words(&error))))
 }
 
-/// What the compiler says, but for what it says of another version of WASI than filters get: that of a feature of its own.
+/// The compiler's message, except that a WASI version other than filters get is named instead of a compiler
+/// feature.
 fn told(error: String) -> String {
     match error.contains("component model async feature") {
         true => "it has asynchronous functions of the component model, which WASI 0.3 brought; build it for WASI 0.2, in Rust \
@@ -40,13 +41,14 @@ fn told(error: String) -> String {
     }
 }
 
-/// The component that machine code belongs to.
+/// Loads the component from its machine code.
 ///
 /// # Safety
 ///
-/// The code was made by [`compile`] of this version of the program, and nobody else could write to it.
+/// The code must come from [`compile`] of this version of the program, and nobody else may have been able to
+/// write to it.
 pub(in crate::filter) unsafe fn open(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the caller says that it is what the compiler has written. Code for other settings or another version is
-    // refused. It is copied into memory of the engine's own.
+    // SAFETY: the caller guarantees that the compiler wrote it. Code for other settings or another version is
+    // refused. It is copied into the engine's own memory.
     unsafe { Component::deserialize(engine, code) }
 }

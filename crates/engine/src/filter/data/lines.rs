@@ -1,14 +1,14 @@
-//! Finding a line of a sorted text by its key, without reading the others.
+//! Binary search for a line of a sorted text by its key.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Octets of the longest line. What is longer ends a search, so that none takes long.
+/// Maximum bytes of a line. A longer one ends the search, so that no search takes long.
 const LINE: usize = 4096;
 
-/// The first line with this key, without its end: `wit/data.wit` says which.
+/// The first line with this key, without its end; `wit/data.wit` defines which.
 pub(super) fn find<'a>(text: &'a [u8], key: &[u8], separator: u8) -> Option<&'a [u8]> {
-    // Lines before `low` have lower keys, those from `high` on have not. Both are where lines begin.
+    // Lines before `low` have lower keys, lines from `high` on do not. Both are starts of lines.
     let (mut low, mut high) = (0, text.len());
     while low < high {
         let line = line_at(&text[low..high], (high - low) / 2)?;
@@ -22,7 +22,8 @@ pub(super) fn find<'a>(text: &'a [u8], key: &[u8], separator: u8) -> Option<&'a 
     (key_of(line, separator) == key).then_some(line)
 }
 
-/// Where the line lies that has this octet or ends with it; none if it is too long, or there is no such octet.
+/// The range of the line with the byte at this index or ending there; none: the line is too long, or there is
+/// no such byte.
 fn line_at(text: &[u8], octet: usize) -> Option<Range<usize>> {
     let (before, after) = text.split_at_checked(octet)?;
     let nearest = &before[before.len().saturating_sub(LINE)..];
@@ -40,7 +41,7 @@ fn line_at(text: &[u8], octet: usize) -> Option<Range<usize>> {
     (start < text.len() && end - start <= LINE).then_some(start..end)
 }
 
-/// What comes before the first separator.
+/// The part before the first separator.
 fn key_of(line: &[u8], separator: u8) -> &[u8] {
     line.split(|&octet| octet == separator).next().unwrap_or_default()
 }
@@ -89,13 +90,13 @@ mod tests {
         assert_eq!(found(&text, "c"), Some("c 1"));
         let text = text.replace("b x", "b xx");
         assert_eq!(found(&text, "b"), None);
-        // Whatever is in there, and however large it is.
+        // Whatever it contains and however large it is.
         let giant = vec![b'x'; 1 << 20];
         assert_eq!(find(&giant, b"x", b' '), None);
     }
 
     proptest! {
-        /// As if each line were looked at.
+        /// Same result as a linear search.
         #[test]
         fn every_line_of_a_sorted_text_is_found(
             lines in proptest::collection::btree_map("[a-c.-]{0,6}", "[a-c ]{0,3}", 0..40),
@@ -105,7 +106,7 @@ mod tests {
             let lines: BTreeMap<String, String> = lines;
             let line = |(key, rest): (&String, &String)| format!("{key} {rest}");
             let mut text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
-            // An end alone is an empty line.
+            // A lone line end is an empty line.
             if end && !lines.is_empty() {
                 text.push('\n');
             }

@@ -1,4 +1,4 @@
-//! What a refresh writes, before it is published.
+//! The data that a refresh writes, before it is published.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use crate::config::{Data, DataWriter};
 
-/// Names under which one refresh publishes.
+/// Maximum names published by one refresh.
 const NAMES: usize = 64;
 
-/// Octets of a name.
+/// Maximum bytes of a name.
 pub(super) const NAME: usize = 255;
 
-/// What is published at a time, by name.
+/// All published data at one time, by name.
 pub(in crate::filter) type Snapshot = BTreeMap<String, Arc<Data>>;
 
-/// Data that is being made.
+/// Data being written.
 pub(in crate::filter) struct Output {
-    /// Octets that may still be written.
+    /// Bytes that may still be written.
     left: usize,
     parts: BTreeMap<String, Part>,
-    /// Why something could not be written that there was room for.
+    /// The first error of a write that was within the limits.
     failed: Option<io::Error>,
 }
 
@@ -42,7 +42,7 @@ impl Output {
         self.parts.contains_key(name) || self.parts.len() < NAMES && name.len() <= NAME
     }
 
-    /// Adds to what is under a name. Whether there was room for it.
+    /// Appends to the data of a name. Returns whether that was within the limits and succeeded.
     pub(super) fn append(&mut self, name: &str, octets: &[u8]) -> bool {
         let Some(left) = self.left.checked_sub(octets.len()) else {
             return false;
@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// Takes data for what is under a name. Whether there was room for it.
+    /// Publishes existing data under a new name. Returns whether there was room for it.
     pub(super) fn publish(&mut self, name: &str, data: Arc<Data>) -> bool {
         let Some(left) = self.left.checked_sub(data.len()) else {
             return false;
@@ -82,7 +82,7 @@ impl Output {
         true
     }
 
-    /// All of it, which nobody can change any more.
+    /// All of it, immutable from now on.
     pub(in crate::filter) fn finish(self) -> io::Result<Snapshot> {
         if let Some(error) = self.failed {
             return Err(error);

@@ -1,4 +1,4 @@
-//! What a filter's refresh publishes, and what one instance sees of it.
+//! The data that a filter's refresh publishes, and one instance's view of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use super::output::{NAME, Output, Snapshot};
 use crate::config::Data;
 
-/// Names that an instance may ask for.
+/// Maximum names that an instance may look up.
 const NAMES: usize = 64;
 
-/// Octets of all that an instance has asked for, at most.
+/// Maximum bytes kept for the names that an instance has looked up.
 pub(in crate::filter) const NAME_OCTETS: usize = 2 * NAMES * (size_of::<Other>() + NAME);
 
-/// What is published now, for all instances of a filter.
+/// The data published now, shared by all instances of a filter.
 #[derive(Debug, Default)]
 pub(in crate::filter) struct Published {
     revision: AtomicU64,
@@ -22,18 +22,18 @@ pub(in crate::filter) struct Published {
 }
 
 impl Published {
-    /// Counts up whenever other data is published.
+    /// Incremented with every publication.
     #[inline]
     pub(in crate::filter) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// What is published now.
+    /// The data published now.
     pub(in crate::filter) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.now.lock())
     }
 
-    /// Publishes all of this in the place of what was.
+    /// Publishes this data, replacing all earlier data.
     pub(in crate::filter) fn publish(&self, snapshot: Snapshot) {
         let mut now = self.now.lock();
         *now = Arc::new(snapshot);
@@ -46,23 +46,23 @@ impl Published {
     }
 }
 
-/// What one instance sees of data: during a call, always the same.
+/// One instance's view of data, which does not change during a call.
 pub(in crate::filter) struct DataView {
-    /// What its configuration names.
+    /// The data named in its configuration.
     configured: Arc<[Arc<Data>]>,
-    /// Behind that, by index.
+    /// Other data, whose indices follow those.
     others: Vec<Other>,
     published: Arc<Published>,
     revision: u64,
     snapshot: Arc<Snapshot>,
-    /// What is being made; none: this is no refresh.
+    /// The data being written; none: this is not a refresh.
     pub(super) output: Option<Output>,
 }
 
 enum Other {
-    /// Whatever is published under a name.
+    /// The data published under a name.
     Published(String),
-    /// A source of the refresh under way.
+    /// A source of the current refresh.
     Source(Arc<Data>),
 }
 
@@ -79,7 +79,7 @@ impl DataView {
         }
     }
 
-    /// Sees what is published now, until this is called again.
+    /// Switches to the data published now.
     #[inline]
     pub(in crate::filter) fn renew(&mut self) {
         if self.published.revision() != self.revision {
@@ -87,17 +87,17 @@ impl DataView {
         }
     }
 
-    /// Adds a source, and gives its index.
+    /// Adds a source and returns its index.
     pub(in crate::filter) fn add_source(&mut self, source: Arc<Data>) -> u32 {
         self.add(Other::Source(source))
     }
 
-    /// From now on up to so many octets can be written.
+    /// Starts output of at most `limit` bytes.
     pub(in crate::filter) fn begin_output(&mut self, limit: usize) {
         self.output = Some(Output::new(limit));
     }
 
-    /// What was written.
+    /// Takes the output.
     pub(in crate::filter) fn take_output(&mut self) -> Option<Output> {
         self.output.take()
     }
@@ -118,7 +118,8 @@ impl DataView {
         self.revision
     }
 
-    /// The index of what is published under this name. Names that nothing can be published under have none.
+    /// The index of the data published under this name; `u32::MAX` if the name is too long or there are too
+    /// many.
     pub(super) fn published(&mut self, name: &str) -> u32 {
         if name.len() > NAME {
             return u32::MAX;
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(seen(&view, u32::MAX), None);
     }
 
-    /// 64 names of a megabyte each were kept in each instance.
+    /// Instances kept 64 names of a megabyte each.
     #[test]
     fn names_that_nothing_can_be_published_under_are_not_kept() {
         let mut view = DataView::new([].into(), Arc::default());

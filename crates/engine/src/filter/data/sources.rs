@@ -1,4 +1,4 @@
-//! The files that a refresh is given.
+//! The files given to a refresh.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use super::published::DataView;
 use crate::config::Data;
 use crate::filter::bindings::exports::dnsweir::filter::refresh::Source;
 
-/// A file that a refresh is given.
+/// A file given to a refresh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceFile {
-    /// The name that the configuration has for it.
+    /// The source's name in the configuration.
     pub name: String,
-    /// What it is called in its folder; empty if the source is no folder.
+    /// The file's name in its folder; empty if the source is not a folder.
     pub file: String,
     /// Its contents.
     pub data: Arc<Data>,
 }
 
-/// Shows the guest the files, and gives what it is told of them.
+/// Makes the files visible to the guest, and returns their description for it.
 pub(in crate::filter) fn sources(view: &mut DataView, files: Vec<SourceFile>) -> Vec<Source> {
     let files = files.into_iter().map(|file| Source {
         name: file.name,

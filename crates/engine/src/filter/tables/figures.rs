@@ -10,17 +10,17 @@ use super::table::Table;
 use crate::figures::Figures;
 use crate::filter::text;
 
-/// Keys of a table that are shown.
+/// Maximum keys shown per table.
 const KEYS: usize = 1000;
 
-/// Octets of a key that are shown.
+/// Maximum bytes shown per key.
 const KEY: usize = 128;
 
-/// Entries that are looked at under one lock.
+/// Entries read under one lock.
 const STEP: usize = 256;
 
 impl Tables {
-    /// Adds what a filter's tables hold and what they did not take.
+    /// Adds the sizes, evictions and refusals of a filter's tables, and the numbers of those it shows.
     pub(in crate::filter) fn show(&self, now: Time, filter: &str, figures: &mut Figures) {
         let tables = || {
             self.0
@@ -64,13 +64,13 @@ impl Tables {
     }
 }
 
-/// The largest numbers with their keys.
+/// Returns the largest numbers with their keys.
 fn largest(table: &Table, now: Time) -> Vec<(i64, Box<[u8]>)> {
     let mut found: BinaryHeap<Reverse<(i64, Box<[u8]>)>> = BinaryHeap::new();
     for part in &table.parts {
         let mut index = 0;
         loop {
-            // Between the steps others have their turn. What moves meanwhile may be missed, or seen twice.
+            // The lock is free between steps. Entries that move meanwhile may be missed or seen twice.
             let more = part.lock().numbers(now, index, STEP, |key, number| {
                 let full = found.len() == KEYS;
                 let smallest = found.peek().map(|Reverse((smallest, _))| *smallest);
@@ -94,7 +94,7 @@ fn largest(table: &Table, now: Time) -> Vec<(i64, Box<[u8]>)> {
     found
 }
 
-/// A key as text: what is not UTF-8 or cannot be seen is escaped.
+/// A key as text; invalid UTF-8 and unprintable characters are escaped.
 fn shown(key: &[u8]) -> String {
     match str::from_utf8(key) {
         Ok(text) => text::one_line(text, KEY),

@@ -1,6 +1,7 @@
 //! The functions of `wit/tables.wit`.
 //!
-//! They read keys and values from where they lie in the guest's memory: the generated bindings would copy each first.
+//! They read keys and values in place in the guest's memory; the generated bindings would copy each one
+//! first.
 
 use wasmtime::component::{Linker, WasmList};
 use wasmtime::{StoreContextMut, bail};
@@ -9,20 +10,20 @@ use super::Tables;
 use super::shard::{Rate, Time};
 use super::table::Table;
 
-/// A guest's world that has tables.
+/// A store's data that provides tables.
 pub(in crate::filter) trait WithTables {
-    /// Those of the guest; none before it is configured.
+    /// The guest's tables; none before it is configured.
     fn tables(&self) -> Option<&Tables>;
 
-    /// Nanoseconds on a clock that never goes back.
+    /// Nanoseconds on a monotonic clock.
     fn clock(&self) -> Time;
 }
 
-/// Gives a component the tables of its world.
+/// Links the table functions into a component's imports.
 ///
 /// # Errors
 ///
-/// None: the linker does not have the interface yet.
+/// None in practice: the linker does not have the interface yet.
 pub(in crate::filter) fn link<W: WithTables + 'static>(linker: &mut Linker<W>) -> wasmtime::Result<()> {
     let mut tables = linker.instance("dnsweir:filter/tables@0.1.0")?;
     tables.func_wrap(
@@ -78,7 +79,7 @@ pub(in crate::filter) fn link<W: WithTables + 'static>(linker: &mut Linker<W>) -
     )
 }
 
-/// What `compare-and-swap` takes.
+/// Arguments of `compare-and-swap`.
 type Swap = (u32, WasmList<u8>, Option<WasmList<u8>>, Option<WasmList<u8>>, u64);
 
 fn find<W: WithTables>(world: &W, index: u32) -> wasmtime::Result<&Table> {

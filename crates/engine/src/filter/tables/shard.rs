@@ -1,36 +1,36 @@
-//! A part of a table, which one lock protects: entries, what they take, and which make room for others.
+//! A part of a table, protected by one lock: its entries, their size, and eviction.
 
 use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;
 use indexmap::IndexMap;
 
-/// Octets of the longest key.
+/// Maximum length of a key, in bytes.
 const KEY: usize = 1024;
 
-/// Octets of the largest entry: who gets it waits until it is copied.
+/// Maximum size of an entry, in bytes; reading one copies it under the lock.
 const ENTRY: usize = 64 << 10;
 
-/// Octets that an entry takes beside those of key and value: its place among the entries and in the index, as much again
-/// for places that are kept free (see [`Shard::make_place`]), and what the allocator adds to its two blocks.
+/// Bytes that an entry takes beside its key and value: its slots in the entries and in the index, as much
+/// again for slots kept free (see [`Shard::make_place`]), and the allocator's overhead for two blocks.
 pub(super) const OVERHEAD: usize = 192;
 
-/// Entries that are looked at for one to make room.
+/// Entries compared to evict one.
 const CANDIDATES: usize = 8;
 
-/// Places that are kept free in any case.
+/// Slots kept free in any case.
 const SPARE: usize = 8;
 
-/// A time that does not come.
+/// The expiry of entries that do not expire.
 const NEVER: u64 = u64::MAX;
 
-/// Nanoseconds, on a clock that never goes back.
+/// Nanoseconds on a monotonic clock.
 pub(super) type Time = u64;
 
-/// What is under a key.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// Octets, but not 8: those are a number.
+    /// Bytes of any length but 8; 8 bytes are a number.
     Octets(Box<[u8]>),
     /// A number.
     Number(i64),
@@ -39,7 +39,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Of what a guest puts.
+    /// The value that a guest stores.
     pub(super) fn of(octets: &[u8]) -> Value {
         match octets.try_into() {
             Ok(number) => Value::Number(i64::from_le_bytes(number)),
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// What a guest gets; none of a bucket.
+    /// The bytes that a guest gets; none for a bucket.
     fn octets(&self) -> Option<Vec<u8>> {
         match self {
             Value::Octets(octets) => Some(octets.to_vec()),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Octets on the heap.
+    /// Bytes on the heap.
     fn heap(&self) -> usize {
         match self {
             Value::Octets(octets) => octets.len(),
@@ -68,21 +68,21 @@ impl Value {
 #[derive(Debug)]
 struct Entry {
     value: Value,
-    /// When its time is over.
+    /// When it expires.
     expires: Time,
     written: Time,
 }
 
-/// How a bucket fills.
+/// How fast a bucket fills, and how far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
-    /// Tokens a second; what is no number counts as none.
+    /// Tokens per second; NaN counts as 0.
     pub(super) per_second: f64,
-    /// Tokens of a full bucket.
+    /// Tokens in a full bucket.
     pub(super) burst: u32,
 }
 
-/// It does not fit.
+/// The entry does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -92,14 +92,14 @@ pub(super) struct Shard {
     entries: IndexMap<Box<[u8]>, Entry, RandomState>,
     octets: usize,
     limit: usize,
-    /// Where candidates to make room are looked for next.
+    /// Where the search for an entry to evict continues.
     hand: usize,
-    /// Entries that made room before their time was over.
+    /// Entries evicted before they expired.
     pub(super) evicted: u64,
 }
 
 impl Shard {
-    /// An empty one of so many octets.
+    /// An empty part of this many bytes.
     pub(super) fn new(limit: usize, hasher: RandomState) -> Shard {
         Shard {
             entries: IndexMap::with_hasher(hasher),
@@ -110,12 +110,12 @@ impl Shard {
         }
     }
 
-    /// The value under a key.
+    /// The value of a key.
     pub(super) fn get(&self, now: Time, key: &[u8]) -> Option<Vec<u8>> {
         self.live(now, key)?.value.octets()
     }
 
-    /// Puts a value in the place of what is there.
+    /// Stores a value, replacing any other.
     pub(super) fn put(&mut self, now: Time, key: &[u8], value: Value, expires: Time) -> Result<(), Refused> {
         self.check(key, &value)?;
         self.remove(now, key);
@@ -123,7 +123,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Removes what is under a key. Whether there was anything.
+    /// Removes a key. Returns whether it was there and had not expired.
     pub(super) fn remove(&mut self, now: Time, key: &[u8]) -> bool {
         let Some(index) = self.entries.get_index_of(key) else {
             return false;
@@ -144,7 +144,7 @@ impl Shard {
         Ok(by)
     }
 
-    /// Puts or removes if the value is as expected. Whether it did.
+    /// Stores or removes a value if the current one is as expected. Returns whether it did.
     pub(super) fn compare_and_swap(
         &mut self,
         now: Time,
@@ -163,7 +163,7 @@ impl Shard {
         Ok(true)
     }
 
-    /// Takes tokens out of a bucket, if they are there. Whether they were.
+    /// Takes tokens from a bucket if it has enough. Returns whether it did.
     pub(super) fn take(&mut self, now: Time, key: &[u8], tokens: u32, rate: Rate) -> Result<bool, Refused> {
         let per_second = if rate.per_second > 0.0 {
             rate.per_second
@@ -179,12 +179,12 @@ impl Shard {
                 (false, before)
             }
         };
-        // When it is full again, it is as if it had never been there.
+        // A bucket that is full again equals one that was never there, so it expires.
         let expires = |left: f64| later(now, (full - left) / per_second * 1e9);
         if let Some(entry) = self.live_mut(now, key)
             && let Value::Bucket(before) = entry.value
         {
-            // Workers read the clock before they come to the lock, so it may seem to go back a little.
+            // Workers read the clock before they take the lock, so time may seem to go back a little.
             let elapsed = now.saturating_sub(entry.written) as f64 / 1e9;
             let (granted, left) = after((before + elapsed * per_second).min(full));
             entry.value = Value::Bucket(left);
@@ -197,17 +197,17 @@ impl Shard {
         Ok(granted)
     }
 
-    /// Entries, and the octets that they count as.
+    /// The number of entries, and the bytes they count as.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.entries.len(), self.octets)
     }
 
-    /// Octets of the heap that its entries take, as far as this process knows: what the allocator adds is estimated.
+    /// Estimates the heap memory of its entries in bytes, including the allocator's overhead.
     #[cfg(test)]
     pub(super) fn heap(&self) -> usize {
         let block = |octets: usize| (octets + 8).next_multiple_of(16).max(32);
         let places = self.entries.capacity();
-        // Slots of the index are a power of two, of which seven eighths may be used.
+        // The index has a power of two of slots, of which seven eighths may be used.
         let slots = (places * 8).div_ceil(7).next_power_of_two();
         let entry = size_of::<usize>() + size_of::<Box<[u8]>>() + size_of::<Entry>();
         let blocks = self.entries.iter().map(|(key, entry)| {
@@ -217,7 +217,7 @@ impl Shard {
         places * entry + slots * (size_of::<usize>() + 1) + blocks.sum::<usize>()
     }
 
-    /// Hands out the numbers among so many entries from `index` on. Whether there are more.
+    /// Calls `each` for the numbers among `count` entries from `index` on. Returns whether there are more.
     pub(super) fn numbers(
         &self,
         now: Time,
@@ -254,7 +254,7 @@ impl Shard {
         }
     }
 
-    /// Inserts what was checked, under a key that is not there.
+    /// Inserts a checked entry under a key that is not present.
     fn insert(&mut self, now: Time, key: &[u8], value: Value, expires: Time) {
         let cost = cost(key, &value);
         while self.octets + cost > self.limit && !self.entries.is_empty() {
@@ -270,7 +270,7 @@ impl Shard {
         self.entries.insert(key.into(), entry);
     }
 
-    /// Has one entry make room.
+    /// Evicts one entry: an expired one if any, else the one written first, of a few candidates.
     fn evict(&mut self, now: Time) {
         let count = self.entries.len();
         let candidates = (0..CANDIDATES.min(count)).map(|step| (self.hand + step) % count);
@@ -278,7 +278,7 @@ impl Shard {
             let entry = &self.entries[index];
             (entry.expires > now, entry.written)
         });
-        // Beyond those that were looked at, so that all are looked at in turn.
+        // Skip the candidates, so that all entries get their turn.
         self.hand = (self.hand + CANDIDATES) % count;
         if let Some(index) = oldest {
             let live = self.take_out(index).expires > now;
@@ -286,9 +286,9 @@ impl Shard {
         }
     }
 
-    /// Removes an entry, and gives back places when a quarter of them is free.
+    /// Removes an entry, and shrinks the map when a quarter of its slots is free.
     fn take_out(&mut self, index: usize) -> Entry {
-        // `IndexMap` has the last entry take its place.
+        // `IndexMap` moves the last entry into its slot.
         let Some((key, entry)) = self.entries.swap_remove_index(index) else {
             unreachable!("indexes come from a search under the same lock")
         };
@@ -300,7 +300,7 @@ impl Shard {
         entry
     }
 
-    /// Sees that there is a place for one more entry, in steps of an eighth: doubling would leave too many of them free.
+    /// Makes a slot for one more entry, growing by an eighth: doubling would leave too many slots free.
     fn make_place(&mut self) {
         let used = self.entries.len();
         if used == self.entries.capacity() {
@@ -309,12 +309,12 @@ impl Shard {
     }
 }
 
-/// What an entry counts as.
+/// The bytes that an entry counts as.
 fn cost(key: &[u8], value: &Value) -> usize {
     key.len() + value.heap() + OVERHEAD
 }
 
-/// The time so many milliseconds from now; 0 is without end.
+/// The time this many milliseconds from now; 0 means no expiry.
 pub(super) fn expiry(now: Time, milliseconds: u64) -> Time {
     match milliseconds {
         0 => NEVER,
@@ -322,13 +322,13 @@ pub(super) fn expiry(now: Time, milliseconds: u64) -> Time {
     }
 }
 
-/// The time so many nanoseconds from now, which may be infinitely many.
+/// The time this many nanoseconds from now; infinity is allowed.
 fn later(now: Time, nanoseconds: f64) -> Time {
-    // What is out of range becomes the nearest number that is not, and what is no number 0.
+    // The cast saturates out-of-range values, and turns NaN into 0.
     now.saturating_add(nanoseconds.ceil() as u64)
 }
 
-/// Which of so many parts a key belongs to. By other bits of its hash than those that find it there.
+/// Which of `parts` parts a key belongs to. Uses other bits of the hash than the lookup within the part.
 pub(super) fn part(hasher: &RandomState, key: &[u8], parts: usize) -> usize {
     let middle = hasher.hash_one(key) >> 16 & 0xffff_ffff;
     (middle as usize * parts) >> 32

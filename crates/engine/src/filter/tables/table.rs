@@ -1,4 +1,4 @@
-//! A table: parts with a lock each, so that workers seldom meet.
+//! A table, split into parts with a lock each to keep contention low.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,23 +8,23 @@ use parking_lot::Mutex;
 use super::shard::{Rate, Refused, Shard, Time, Value, expiry, part};
 use crate::filter::bindings::dnsweir::filter::types::TableShape;
 
-/// Parts of a large table.
+/// Maximum parts of a table.
 const PARTS: usize = 64;
 
-/// Octets that each part has at least.
+/// Minimum size of a part, in bytes, unless it is the only one.
 const PART: usize = 64 << 10;
 
-/// A table. Times are in nanoseconds, on a clock that never goes back; a `ttl` is in milliseconds, and 0 without end.
+/// A table. Times are nanoseconds on a monotonic clock; a `ttl` is in milliseconds, and 0 means no expiry.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) shape: TableShape,
     hasher: RandomState,
     pub(super) parts: Vec<Mutex<Shard>>,
-    /// Entries and keys that were too large.
+    /// Entries refused because they were too large.
     pub(super) refused: AtomicU64,
 }
 
-/// What a table holds.
+/// What a table holds and has evicted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) entries: usize,
@@ -33,7 +33,7 @@ pub(super) struct Size {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub(super) fn new(shape: &TableShape) -> Table {
         let octets = shape.octets as usize;
         let parts = (octets / PART).clamp(1, PARTS);
@@ -47,41 +47,41 @@ impl Table {
         }
     }
 
-    /// Whether it is called so and has this shape.
+    /// Whether it has this name and shape.
     pub(super) fn is(&self, shape: &TableShape) -> bool {
         let own = &self.shape;
         (&own.name, own.octets, own.shown) == (&shape.name, shape.octets, shape.shown)
     }
 
-    /// Octets that it has at most.
+    /// Maximum size in bytes.
     pub(super) fn octets(&self) -> usize {
         self.shape.octets as usize
     }
 
-    /// The value under a key.
+    /// The value of a key.
     pub(super) fn get(&self, now: Time, key: &[u8]) -> Option<Vec<u8>> {
         self.part(key).lock().get(now, key)
     }
 
-    /// Puts a value. False if it was refused.
+    /// Stores a value. Returns false if it was refused.
     pub(super) fn put(&self, now: Time, key: &[u8], value: &[u8], ttl: u64) -> bool {
         let value = Value::of(value);
         let put = self.part(key).lock().put(now, key, value, expiry(now, ttl));
         self.unless_refused(put, false, |()| true)
     }
 
-    /// Removes what is under a key. Whether there was anything.
+    /// Removes a key. Returns whether it was there.
     pub(super) fn remove(&self, now: Time, key: &[u8]) -> bool {
         self.part(key).lock().remove(now, key)
     }
 
-    /// Adds to a number, and gives the sum.
+    /// Adds to a number. Returns the sum, or `by` if the entry was refused.
     pub(super) fn add(&self, now: Time, key: &[u8], by: i64, ttl: u64) -> i64 {
         let sum = self.part(key).lock().add(now, key, by, expiry(now, ttl));
         self.unless_refused(sum, by, |sum| sum)
     }
 
-    /// Puts or removes if the value is as expected. Whether it did.
+    /// Stores or removes a value if the current one is as expected. Returns whether it did.
     pub(super) fn compare_and_swap(
         &self,
         now: Time,
@@ -96,13 +96,13 @@ impl Table {
         self.unless_refused(swapped, false, |swapped| swapped)
     }
 
-    /// Takes tokens out of a bucket, if they are there. Whether they were.
+    /// Takes tokens from a bucket if it has enough. Returns whether it did.
     pub(super) fn take(&self, now: Time, key: &[u8], tokens: u32, rate: Rate) -> bool {
         let taken = self.part(key).lock().take(now, key, tokens, rate);
         self.unless_refused(taken, false, |granted| granted)
     }
 
-    /// What it holds now.
+    /// Current size.
     pub(super) fn size(&self) -> Size {
         self.parts.iter().fold(Size::default(), |sum, part| {
             let part = part.lock();

@@ -1,4 +1,4 @@
-//! Tables against a model, full of whatever a guest may put in, and from several threads at once.
+//! Tests tables against a model, full of anything a guest may store, and from several threads at once.
 
 use std::collections::HashMap;
 use std::sync::Barrier;
@@ -28,14 +28,14 @@ fn rate(per_second: f64, burst: u32) -> Rate {
     Rate { per_second, burst }
 }
 
-/// What a guest may do, to one of a few keys.
+/// A guest's operation on one of a few keys.
 #[derive(Debug, Clone)]
 enum Step {
     Get,
     Put(Vec<u8>, u64),
     Remove,
     Add(i64, u64),
-    /// Whether what is expected is what is there.
+    /// Whether the expected value is the current one.
     Swap(bool, Option<Vec<u8>>, u64),
     Wait(u64),
 }
@@ -55,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
     proptest::collection::vec((0..4_u8, step), 0..60)
 }
 
-/// What the documentation of the interface says, in the fewest words: values with the millisecond when they end.
+/// The interface's documentation in its simplest form: values with their expiry in milliseconds.
 #[derive(Default)]
 struct Model {
     values: HashMap<u8, (Vec<u8>, u64)>,
@@ -115,7 +115,7 @@ proptest! {
         }
     }
 
-    /// However it is filled, it takes no more than its octets, and what is there is what was put there last.
+    /// However it is filled, it stays within its limit, and a value found is the one stored last.
     #[test]
     fn octets_are_bounded(
         octets in SMALLEST..400_000,
@@ -136,7 +136,7 @@ proptest! {
             let found = table.get(600, &[*key]);
             prop_assert!(found.as_ref().is_none_or(|found| found == value));
         }
-        // What is counted is what is there.
+        // Counts match the contents.
         for key in 0..=255 {
             table.remove(600, &[key]);
         }
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// What an entry takes of the heap is no more than what it counts as, at any number of them, growing and shrinking.
+/// An entry takes no more heap than it counts as, for any number of entries, growing and shrinking.
 #[test]
 fn an_entry_takes_no_more_than_it_counts_as() {
     let table = table(64 << 10);
@@ -156,7 +156,7 @@ fn an_entry_takes_no_more_than_it_counts_as() {
         for number in 0..300_u32 {
             table.put(0, &(number << round).to_be_bytes(), &[7; 5], 0);
             let size = table.size();
-            // A table with a few entries has a few places more, which do not count.
+            // A table with a few entries has a few spare slots, which do not count.
             assert!(
                 taken() <= size.octets + 4096,
                 "{} for {} entries",
@@ -188,7 +188,7 @@ fn what_is_too_large_is_refused_and_changes_nothing() {
     assert_eq!(table.refused.load(std::sync::atomic::Ordering::Relaxed), 6);
 }
 
-/// However large the table is: a call that gets an entry copies it.
+/// Whatever the size of the table: reading an entry copies it.
 #[test]
 fn no_entry_is_larger_than_64_kib() {
     for octets in [4 << 20, 256 << 20] {
@@ -200,7 +200,7 @@ fn no_entry_is_larger_than_64_kib() {
     }
 }
 
-/// First those whose time is over, then those that were written longest ago.
+/// Expired entries go first, then those written longest ago.
 #[test]
 fn the_least_recently_written_make_room() {
     let table = table(8 * (OVERHEAD as u32 + 8) + SMALLEST);
@@ -211,7 +211,7 @@ fn the_least_recently_written_make_room() {
         put(number as u64, number, if number % 3 == 0 { 1 } else { 0 });
     }
     assert_eq!((table.size().entries, table.size().evicted), (fits, 0));
-    // The time of every third is over: as many find room and no other has to go.
+    // Every third has expired: as many fit, and no other has to go.
     let now = 2_000_000;
     let over = fits.div_ceil(3);
     for number in 0..over / 2 {
@@ -222,7 +222,7 @@ fn the_least_recently_written_make_room() {
         .clone()
         .filter(|&number| table.get(now, &key(number)).is_some());
     assert!(left.count() + table.size().evicted as usize >= live.count());
-    // A flood leaves what is written again and again.
+    // A flood does not evict what is rewritten all the time.
     for number in 0..10 * fits {
         put(now + 1 + number as u64, 5000 + number, 0);
         put(now + 1 + number as u64, 1, 0);
@@ -236,18 +236,18 @@ fn a_bucket_fills_at_its_rate_and_no_higher_than_its_burst() {
     let table = table(SMALLEST);
     let take = |milliseconds: u64| table.take(milliseconds * 1_000_000, b"k", 1, rate(3.0, 2));
     assert_eq!([take(0), take(0), take(0)], [true, true, false]);
-    // A third of a second for a token, however often one asks.
+    // One token per third of a second, however often it is requested.
     assert_eq!(
         [take(100), take(333), take(334), take(335)],
         [false, false, true, false]
     );
     assert_eq!([take(99_999), take(99_999), take(99_999)], [true, true, false]);
-    // Another worker read the clock before, and came later.
+    // Another worker read the clock earlier but took the lock later.
     assert_eq!([take(99_000), take(100_333)], [false, true]);
-    // More than there are leave what there is.
+    // Taking more than there are takes nothing.
     let several = |tokens| table.take(0, b"several", tokens, rate(0.0, 5));
     assert_eq!([several(6), several(5), several(1)], [false, true, false]);
-    // A value is no bucket, and a bucket no value.
+    // A value is not a bucket, nor a bucket a value.
     assert_eq!(table.get(0, b"several"), None);
     table.put(0, b"several", b"value", 0);
     assert!(several(5));
@@ -277,7 +277,7 @@ fn no_rate_is_too_odd() {
     assert_eq!(table.add(u64::MAX - 1, b"most", 1, 1), i64::MAX);
 }
 
-/// Each token goes to one taker, each addition counts once, and one of those that swap wins.
+/// Each token goes to one taker, each addition counts once, and one of several swaps wins.
 #[test]
 fn workers_do_not_come_between_each_other() {
     const THREADS: usize = 4;
@@ -312,7 +312,7 @@ fn workers_do_not_come_between_each_other() {
     );
 }
 
-/// All workers fill it without end, with keys and values of all sizes.
+/// All workers fill it endlessly, with keys and values of all sizes.
 #[test]
 fn a_flood_from_all_workers_stays_within_its_octets() {
     let table = table(256 << 10);
@@ -352,7 +352,7 @@ fn a_table_is_kept_if_name_and_shape_are_the_same() {
     .unwrap();
     let kept = second.0.iter().map(|table| table.get(0, b"k").is_some());
     assert_eq!(kept.collect::<Vec<_>>(), [false, false, false, true]);
-    // What nobody has any more is gone.
+    // A table without users is freed.
     let freed = Arc::downgrade(&first.0[1]);
     drop(first);
     assert!(freed.upgrade().is_none());

@@ -1,4 +1,4 @@
-//! What a guest cannot do, whatever it is made of: `docs/trust.md` names these tests.
+//! What no guest can do, however it is built: `docs/trust.md` names these tests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -7,13 +7,13 @@ use super::calls::patient;
 use super::*;
 use crate::filter::time_limit::{PATIENCE, thread_clock};
 
-/// A guest whose query phase is this expression, followed by no verdicts at all.
+/// A guest whose query phase is this expression, returning no verdicts.
 fn doing(queries: &str, more: &str) -> Vec<u8> {
     let queries = format!("{queries} (i32.const 64)");
     guests::hostile("(i32.const 1024)", &queries, "", more)
 }
 
-/// Asks a guest once: how often it failed, and why the last time.
+/// Calls a guest once. Returns how often it failed, and the last reason.
 #[track_caller]
 fn failures(module: &[u8]) -> Vec<(String, u64)> {
     let filter = patient(module);
@@ -56,7 +56,7 @@ impl Racing {
             let (wasm, done) = (engine.wasm.clone(), Arc::clone(&done));
             move || {
                 while !done.load(Ordering::Relaxed) {
-                    // More than any deadline here is away.
+                    // Farther than any deadline here.
                     (0..2000).for_each(|_| wasm.increment_epoch());
                     std::thread::yield_now();
                 }
@@ -82,7 +82,7 @@ impl Drop for Racing {
 
 #[test]
 fn a_call_has_its_time_to_run_and_not_to_wait() {
-    // A millisecond or more on any machine; the epoch passes its deadlines at once.
+    // A millisecond or more on any machine; the epoch passes its deadlines immediately.
     let counting = doing(
         "(loop $on (br_if $on (i32.ne (i32.const 1000000)
            (global.set $n (i32.add (global.get $n) (i32.const 1))) (global.get $n))))",
@@ -91,8 +91,8 @@ fn a_call_has_its_time_to_run_and_not_to_wait() {
     let racing = Racing::start();
     let mut instance = racing.instance(counting, Duration::from_secs(1));
     assert_eq!(ask(&mut instance, &batch(&[1])), "-");
-    // But one that runs for ever ends, and has had half of its limit at least; or all of our patience, where others
-    // have the processor.
+    // But one that runs for ever ends, after at least half of its limit, or when patience runs out because
+    // other threads have the processor.
     let limit = Duration::from_millis(50);
     let mut instance = racing.instance(guests::puppet(), limit);
     let (begun, begin) = (Instant::now(), thread_clock());
@@ -115,7 +115,7 @@ fn a_table_has_a_largest_size() {
 
 #[test]
 fn a_call_carries_a_mebibyte_out_and_no_more() {
-    // A list of octets that is the text of a line; the guest has room for it.
+    // A list of bytes that is the text of a line; the guest has room for it.
     let print = |octets: u32| {
         let call = format!(
             "(drop (memory.grow (i32.const 30))) (call $print (i32.const 65536) (i32.const {octets}))"
@@ -129,7 +129,7 @@ fn a_call_carries_a_mebibyte_out_and_no_more() {
 #[test]
 fn a_giant_list_of_verdicts_is_a_failure() {
     for length in [30_000_u32, u32::MAX] {
-        // The list is said to begin at 0 and to have this many verdicts.
+        // A list that claims to begin at 0 and to have this many verdicts.
         let result = format!("(i32.store (i32.const 68) (i32.const {length}))");
         let [(_, count)] = failures(&doing(&result, ""))[..] else {
             panic!("{length} verdicts are no failure")
@@ -151,7 +151,7 @@ fn text_that_is_not_utf8_is_a_trap() {
 
 #[test]
 fn composed_components_compile_and_are_refused_like_others() {
-    // Two components that call each other across memories of their own, neither of which is a filter.
+    // Two components that call each other across separate memories, neither of which is a filter.
     let composed = r#"(component
       (component $a
         (core module $m
@@ -174,7 +174,7 @@ fn composed_components_compile_and_are_refused_like_others() {
     assert!(matches!(error, LoadError::Interface(_)), "{error}");
 }
 
-/// Calls WASI preview 1 as the query's type says, and refuses with what came of it.
+/// Calls the function of WASI preview 1 that the query's type selects, and refuses with its result.
 fn wanting(functions: &[(&str, &str, &str)]) -> Vec<u8> {
     let (mut imports, mut calls) = (String::new(), String::new());
     for (index, (name, signature, call)) in functions.iter().enumerate() {
@@ -205,7 +205,7 @@ fn wanting(functions: &[(&str, &str, &str)]) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The module has no section that says which interface it has: that it exports it is enough.
+/// The module has no section that states its interface: exporting it is enough.
 #[test]
 fn a_module_is_known_by_its_exports() {
     let mut instance = load(&ENGINE, wanting(&[])).unwrap().instantiate().unwrap();
@@ -271,7 +271,7 @@ fn preview_1_is_an_empty_world() {
             "(i32.add (call $random_get (i32.const 512) (i32.const 4)) (i32.load8_u (i32.const 512)))",
         ),
     ]);
-    // A trap, for sockets; waiting ends at once, and standard input has ended.
+    // Sockets trap; waiting returns immediately, and standard input is at its end.
     let mut expected = vec!["!", EBADF, "0", EBADF, "0", "0", "0", "3000"];
     let mut seen = Vec::new();
     for _ in 0..2 {

@@ -1,10 +1,10 @@
-//! Calls into guests that break the canonical ABI, or stretch it.
+//! Calls into guests that violate or stretch the canonical ABI.
 
 use super::*;
 use crate::filter::plain;
 use crate::filter::sandbox::Sandbox;
 
-/// A filter whose calls a busy machine does not end.
+/// A filter with a time limit that a busy machine does not exceed.
 pub(super) fn patient(module: &[u8]) -> Arc<Filter> {
     let mut block = block(module.to_vec());
     block.limits.time = Duration::from_secs(10);
@@ -23,13 +23,13 @@ fn start(filter: &Filter) -> Sandbox {
     }
 }
 
-/// A component may lift another function than the one of the canonical name: what it lifts is what runs, as in
+/// A component may lift another function than the one with the canonical name: the lifted one runs, as in
 /// `filter test`.
 #[test]
 fn a_component_with_two_faces_shows_the_one_it_lifts() {
     let decoyed = guests::puppet_with_another("dnsweir:filter/queries@0.1.0#on-querieZ");
     let mut component = plain::component(&decoyed).unwrap();
-    // The first mention of the name is the module's own, the second says what is lifted.
+    // The first occurrence of the name is the module's own, the second selects what is lifted.
     let name = b"dnsweir:filter/queries@0.1.0#on-queries";
     let mut mentions = (0..component.len()).filter(|&at| component[at..].starts_with(name));
     let at = mentions.nth(1).unwrap();
@@ -60,7 +60,7 @@ const REALLOCS: [&str; 10] = [
     "(drop (memory.grow (i32.const 1000))) unreachable",
 ];
 
-/// Results of the query phase outside of memory or not aligned, and calls of the host with such arguments.
+/// Results of the query phase that are out of bounds or misaligned, and host calls with such arguments.
 const QUERIES: [&str; 18] = [
     "(i32.const 65)",
     "(i32.const 131064)",
@@ -82,14 +82,14 @@ const QUERIES: [&str; 18] = [
     "(drop (memory.grow (i32.const 30))) (call $print (i32.const 0) (i32.const 1048577)) (i32.const 64)",
 ];
 
-/// Clean-ups that call the host or trap.
+/// Post-return functions that call the host or trap.
 const POST_RETURNS: [&str; 3] = [
     "(call $fine)",
     "unreachable",
     "(global.set $configured (i32.const 0))",
 ];
 
-/// Each guest is hostile in one respect. Most of these calls fail; after one that did, the instance is not entered again.
+/// Each guest is hostile in one respect. Most of these calls fail; a failed instance is not entered again.
 #[test]
 fn hostile_guests_end_with_their_call() {
     let fine = ("(i32.const 1024)", "(i32.const 64)");

@@ -1,4 +1,4 @@
-//! Whatever a guest returns, the check ends in a sound value or a refusal.
+//! Whatever a guest returns, the check yields a valid value or a refusal.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -16,7 +16,7 @@ use crate::filter::{
 
 const BATCH: usize = 4;
 
-/// Names, mostly valid, and other octets.
+/// Names, mostly valid, and other bytes.
 fn octets() -> impl Strategy<Value = Vec<u8>> {
     let label = prop_oneof![vec(any::<u8>(), 1..6), vec(any::<u8>(), 63..65)];
     let name = vec(label, 0..6).prop_map(|labels| {
@@ -47,7 +47,7 @@ fn record() -> impl Strategy<Value = types::ResourceRecord> {
     })
 }
 
-/// Texts about as long as may be.
+/// Texts with lengths around the limit.
 fn text(longest: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,10}",
@@ -198,7 +198,7 @@ fn route() -> impl Strategy<Value = types::Route> {
     })
 }
 
-/// Mostly none, and about as long as may be.
+/// Mostly 0 or around the limit.
 fn delay() -> impl Strategy<Value = u16> {
     prop_oneof![3 => Just(0), 2 => 1998_u16..2002, 1 => any::<u16>()]
 }
@@ -513,7 +513,8 @@ fn a_route_leads_where_the_manifest_says() {
     );
 }
 
-/// What a filter says may grow with what others say, as the addresses of a name do: what is beyond a message is left out.
+/// A filter's answer may grow with data from elsewhere, such as the addresses of a name: what exceeds a
+/// message is left out.
 #[test]
 fn an_answer_that_no_message_holds_is_cut() {
     let record = types::ResourceRecord {

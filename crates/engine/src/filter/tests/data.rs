@@ -1,4 +1,4 @@
-//! Data as guests reach it.
+//! Data as guests access it.
 
 use std::fs::{self, File};
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ fn with_data(module: Vec<u8>, octets: &[u8]) -> config::Filter {
 }
 
 fn reader() -> Arc<Filter> {
-    // Its configuration says that the data is there at once.
+    // Its `configure` checks that the data is there from the start.
     let configure = "(if (i32.eqz (call $has (i32.const 0))) (then unreachable)) (i32.const 16)";
     let block = with_data(guests::reader(configure), &text());
     Filter::load(&ENGINE, &block, &[], None).unwrap()
@@ -46,19 +46,19 @@ fn all_instances_read_the_same_data() {
 fn what_there_is_not_is_not_read() {
     let filter = reader();
     let mut instance = filter.instantiate().unwrap();
-    // Beyond the end, an index that nothing has, and a key that no line can have.
+    // Beyond the end, an index without data, and a key that no line can have.
     for qtype in [3, 5, 7] {
         assert_eq!(ask(&mut instance, &batch(&[qtype])), "-", "{qtype}");
     }
     // 64 KiB and no more.
     assert_eq!(ask(&mut instance, &batch(&[4])), "256");
-    // What lies outside of the guest's memory is a trap.
+    // An address outside of the guest's memory is a trap.
     for qtype in [6, 10] {
         assert_eq!(ask(&mut instance, &batch(&[qtype])), "!", "{qtype}");
         assert_eq!(ask(&mut instance, &batch(&[1])), "4");
     }
     assert_eq!(filter.counters().traps.trap.load(Ordering::Relaxed), 2);
-    // Without data there is none.
+    // Without configured data there is none.
     let none = load(&ENGINE, guests::reader("(i32.const 16)")).unwrap();
     let mut instance = none.instantiate().unwrap();
     assert_eq!(ask(&mut instance, &batch(&[1])), "-");

@@ -1,4 +1,4 @@
-//! What a failing filter costs: its own answer, and never the others'.
+//! What a failing filter costs: its own answers, and never those to others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -84,7 +84,7 @@ fn memory_stays_below_its_limit() {
     assert!((1 << 20..=2 << 20).contains(&peak), "{peak}");
 }
 
-/// Somebody who asks for something: type, name and client.
+/// A query: type, name and client.
 type Asked = (u16, u32, u32);
 
 /// A batch of queries for these names by these clients.
@@ -105,7 +105,7 @@ fn asked(queries: &[Asked]) -> Batch<Query> {
     batch
 }
 
-/// The puppet, of which a start is said to cost a millisecond, however long it takes here.
+/// The puppet, with the cost of a start set to a millisecond, however long it takes here.
 fn priced() -> Instance {
     let mut filter = load(&ENGINE, guests::puppet()).unwrap();
     Arc::get_mut(&mut filter).unwrap().start = Duration::from_millis(1);
@@ -125,7 +125,7 @@ const TRAP: u16 = 3;
 const LOOP: u16 = 4;
 const GOOD: u16 = 2;
 
-/// Good queries of clients that ask for the first time, for names that are new: all are answered.
+/// All good queries for new names from new clients are answered.
 fn all_is_well(instance: &mut Instance, round: u32) {
     let good: Vec<Asked> = (0..3)
         .map(|number| (GOOD, 0x1000_0000 + round * 8 + number, round * 8 + number))
@@ -133,7 +133,7 @@ fn all_is_well(instance: &mut Instance, round: u32) {
     assert_eq!(ask(instance, &asked(&good)), "555", "round {round}");
 }
 
-/// Whoever asks for it: whoever does not ask for it keeps the filter.
+/// Whichever clients query it: queries for other names still reach the filter.
 #[test]
 fn one_name_is_blamed_alone() {
     for bad in [TRAP, LOOP] {
@@ -143,7 +143,7 @@ fn one_name_is_blamed_alone() {
             all_is_well(&mut instance, round);
             instance.let_pass(Duration::from_millis(50));
         }
-        // At once, after a second, and after four more.
+        // Immediately, after a second, and after four more.
         let failed: u64 = traps(&instance).iter().sum();
         assert!((2..=3).contains(&failed), "{failed}");
         let [name, client, suspended, starting] = uncalled(&instance);
@@ -151,7 +151,7 @@ fn one_name_is_blamed_alone() {
     }
 }
 
-/// Whatever it asks for: whoever else asks keeps the filter.
+/// Whatever it queries: other clients still reach the filter.
 #[test]
 fn one_client_is_blamed_alone() {
     for bad in [TRAP, LOOP] {
@@ -168,7 +168,7 @@ fn one_client_is_blamed_alone() {
     }
 }
 
-/// It asks for many names in one batch with others.
+/// It queries many names in one batch with others.
 #[test]
 fn one_client_in_a_batch_is_blamed_alone() {
     let mut instance = priced();
@@ -180,7 +180,7 @@ fn one_client_in_a_batch_is_blamed_alone() {
     assert!(!suspended(&instance));
 }
 
-/// A client that asks for a name which is blamed already is no culprit, but its next victim.
+/// A client that queries a name already blamed is its next victim, not the cause.
 #[test]
 fn those_who_ask_for_a_bad_name_are_not_blamed() {
     let mut instance = priced();
@@ -192,7 +192,7 @@ fn those_who_ask_for_a_bad_name_are_not_blamed() {
     assert_eq!(ask(&mut instance, &asked(&[(GOOD, 2, 1)])), "5");
 }
 
-/// Twenty traps a second cost less than a tenth of the time, whoever causes them.
+/// Twenty traps a second cost less than a tenth of the time, whatever causes them.
 #[test]
 fn traps_of_random_names_from_random_addresses_are_paid_for() {
     let mut instance = priced();
@@ -208,7 +208,8 @@ fn traps_of_random_names_from_random_addresses_are_paid_for() {
     assert!(!suspended(&instance));
 }
 
-/// Those who are known keep the filter; for others it is suspended. What is wasted stays a tenth.
+/// Known clients and names still reach the filter; for others it is suspended. At most a tenth of the time is
+/// wasted.
 #[test]
 fn loops_of_random_names_from_random_addresses_suspend_it_for_strangers() {
     let mut instance = priced();
@@ -227,20 +228,20 @@ fn loops_of_random_names_from_random_addresses_suspend_it_for_strangers() {
         strangers += usize::from(ask(&mut instance, &asked(&[stranger])) == "5");
         instance.let_pass(Duration::from_millis(20));
     }
-    // Six seconds pay for 30 of 20 ms, or for 60 of those that were ended after half of it.
+    // Six seconds pay for 30 failures of 20 ms, or for 60 that were ended after half of that.
     let loops = traps(&instance)[1];
     assert!((6..=80).contains(&loops), "{loops}");
     assert!((1..299).contains(&strangers), "{strangers}");
     assert!(uncalled(&instance)[2] > 0);
 }
 
-/// The worst batch: nobody in it is known, and nobody is to blame for more than one.
+/// The worst batch: every name and client is new and causes only one failure.
 #[test]
 fn a_batch_of_loops_costs_six_limits() {
     let mut instance = priced();
     let queries: Vec<Asked> = (0..64).map(|number| (LOOP, number, number)).collect();
     assert_eq!(ask(&mut instance, &asked(&queries)), "!".repeat(64));
-    // A call is ended when it has had half of its limit, at the earliest.
+    // A call is ended after half of its limit at the earliest.
     let loops = traps(&instance)[1];
     assert!((6..=12).contains(&loops), "{loops}");
     assert!(suspended(&instance));
@@ -264,7 +265,7 @@ fn a_suspended_filter_is_called_for_those_who_are_known_and_comes_back() {
     assert!(!suspended(&instance));
 }
 
-/// Where there is no room to blame anybody else, the filter is.
+/// When there is no room for more blame, the filter itself is suspended.
 #[test]
 fn more_names_than_the_book_holds_suspend_it() {
     let mut instance = priced();
@@ -277,7 +278,7 @@ fn more_names_than_the_book_holds_suspend_it() {
     assert_eq!(rounds, 1025);
 }
 
-/// Nobody who is blamed is remembered for good, and nobody is looked up then.
+/// Blame does not last for good, and once it is over the book is not consulted.
 #[test]
 fn the_book_is_closed_after_a_while() {
     let mut instance = priced();
@@ -302,7 +303,7 @@ fn without_a_ready_instance_nothing_is_called() {
     assert_eq!(read(&instance.filter().counters().restarts), 0);
 }
 
-/// One worker's failures are told to the others.
+/// One worker's failures count on all workers.
 #[test]
 fn all_workers_have_the_same_book() {
     let filter = load(&ENGINE, guests::puppet()).unwrap();
@@ -327,7 +328,7 @@ fn an_instance_that_goes_away_is_not_suspended_any_more() {
     assert_eq!(read(&counters.suspended), 0);
 }
 
-/// What was started in the place of a lost instance serves like the first one: a call may last for several ticks.
+/// A replacement instance serves like the first one: a call may last for several ticks.
 #[test]
 fn a_new_instance_may_take_its_time() {
     let mut block = block(guests::puppet());

@@ -1,23 +1,24 @@
-//! Guests in WebAssembly text, against the canonical ABI of `wit/`, since no SDK lets one misbehave like this.
+//! Guests in WebAssembly text, against the canonical ABI of `wit/`, since no SDK lets a guest misbehave like
+//! this.
 
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Octets of a verdict and of one on a response, as the canonical ABI lays them out, and where in the latter is whether
-/// there is an edit, and its `ttl-maximum`.
+/// Bytes of a verdict and of one on a response in the canonical ABI, and the offsets in the latter of the
+/// edit's discriminant and its `ttl-maximum`.
 const VERDICT: usize = 160;
 const RESPONSE_VERDICT: usize = 108;
 const RESPONSE_EDIT: usize = 52;
 const RESPONSE_TTL_MAXIMUM: usize = 96;
 
-/// Room above what the global `$heap` says, aligned to 8 octets and never given back.
+/// Allocates above the global `$heap`, aligned to 8 bytes, and never frees.
 pub(super) const REALLOC: &str = r#"(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (local $at i32)
     (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
     (global.set $heap (i32.add (local.get $at) (local.get 3)))
     (local.get $at))"#;
 
-/// Turns a core module into what cargo leaves: the module and a section with its world.
+/// Turns a core module into what cargo builds: the module and a section with its world.
 fn module(text: &str, world: &str) -> Vec<u8> {
     encoded(text, world, StringEncoding::UTF8)
 }
@@ -34,32 +35,32 @@ fn encoded(text: &str, world: &str, strings: StringEncoding) -> Vec<u8> {
     module
 }
 
-/// A guest that does what a query's type (or a response's rcode) tells it to:
+/// A guest whose action is selected by a query's type (or a response's rcode):
 ///
 /// | | |
 /// |---|---|
 /// | 2 | refuses with 5, for a second |
 /// | 3 | traps |
 /// | 4 | runs for ever |
-/// | 5 | takes memory until there is none |
+/// | 5 | allocates memory until none is left |
 /// | 6 | gives a verdict on item 99 |
-/// | 7 | makes an alias of a name without end |
+/// | 7 | makes an alias to a name without an end |
 /// | 8 | gives two verdicts |
 /// | 9 | prints and counts |
-/// | 10 | refuses with the first octet of the name |
+/// | 10 | refuses with the first byte of the name |
 /// | 11 | passes, for a second |
 pub(super) fn puppet() -> Vec<u8> {
     with_configure("(i32.const 16)")
 }
 
-/// The puppet with one more function for queries, exported by this name, which traps.
+/// The puppet with one more function, exported under this name, which traps.
 pub(super) fn puppet_with_another(name: &str) -> Vec<u8> {
     let function = r#"(param i64 i32 i32 i32 i32) (result i32) unreachable"#;
     with_configure(&format!(r#"(i32.const 16)) (func (export "{name}") {function}"#))
 }
 
 /// The puppet with another `configure`, an expression that leaves the address of its result. At 16 there is a
-/// manifest for all phases, at 128 a rejection, and 64 octets at 256 may be written.
+/// manifest for all phases, at 128 a rejection, and 64 bytes at 256 may be written.
 pub(super) fn with_configure(configure: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -182,7 +183,7 @@ const ALL: &str = "package test:guest; world guest { include dnsweir:filter/filt
 const QUERIES: &str = "package test:guest;
     world guest { export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; }";
 
-/// A guest that lets all queries pass without looking at them, and takes strings in UTF-16.
+/// A guest that passes all queries without looking at them, and takes strings in UTF-16.
 pub(super) fn passer_in_utf16() -> Vec<u8> {
     encoded(
         &hostile_text("(i32.const 1024)", "(i32.const 64)", "", ""),
@@ -191,9 +192,9 @@ pub(super) fn passer_in_utf16() -> Vec<u8> {
     )
 }
 
-/// A guest that behaves until it is configured. Then its `cabi_realloc` is the expression `realloc` (of `$align`
-/// and `$size`), its query phase the expression `queries`, and what it does after that `post`. `more` are
-/// further fields of the module. There are two pages of memory, no UTF-8 at 512 and `fine` at 528, where
+/// A guest that behaves until it is configured. Then its `cabi_realloc` is the expression `realloc` (of
+/// `$align` and `$size`), its query phase the expression `queries`, and its post-return `post`. `more` are
+/// further fields of the module. There are two pages of memory, invalid UTF-8 at 512 and `fine` at 528;
 /// `$fine` counts.
 pub(super) fn hostile(realloc: &str, queries: &str, post: &str, more: &str) -> Vec<u8> {
     module(&hostile_text(realloc, queries, post, more), HOSTILE)
@@ -229,7 +230,7 @@ fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String 
     )
 }
 
-/// A guest that counts, as `sum`, a sum of all it is given in any phase, each octet with a weight of its place.
+/// A guest that counts, as `sum`, all bytes that it gets in any phase, weighted by position.
 pub(super) fn summer() -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -283,7 +284,7 @@ pub(super) fn summer() -> Vec<u8> {
     module(&text, ALL)
 }
 
-/// A guest whose verdicts are the octets that lie in a batch's bytes.
+/// A guest whose verdicts are the bytes of a batch.
 pub(super) fn echo() -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -302,7 +303,7 @@ pub(super) fn echo() -> Vec<u8> {
     module(&text, QUERIES)
 }
 
-/// A guest that takes part in queries only, with one more import which `configure` calls.
+/// A guest with only the query phase and one more import, which `configure` calls.
 pub(super) fn importing(package: &str, import: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -327,7 +328,7 @@ pub(super) fn importing(package: &str, import: &str) -> Vec<u8> {
     module(&text, &world)
 }
 
-/// A guest whose manifest asks for all phases, and says that it asks, and whose module exports only the one for queries.
+/// A guest whose manifest requests all phases and lookups, but whose module exports only the query phase.
 pub(super) fn missing_phases() -> Vec<u8> {
     let text = r#"(module
   (memory (export "memory") 1)
@@ -341,15 +342,15 @@ pub(super) fn missing_phases() -> Vec<u8> {
     module(text, world)
 }
 
-/// A guest with a table `t` of `octets`, whose `configure` is an expression that leaves 16 on the stack. What it does with a
-/// query is up to its type:
+/// A guest with a table `t` of `octets`, whose `configure` is an expression that leaves 16 on the stack. A
+/// query's type selects its action:
 ///
 /// | | |
 /// |---|---|
-/// | 1 | takes one of two tokens from the bucket that is called as the query is, and refuses with 5 if there is none |
-/// | 2 | takes from a table that there is not |
-/// | 3 | puts entries without end |
-/// | 4 | puts what lies beyond its memory |
+/// | 1 | takes one of two tokens from a bucket, and refuses with 5 if there is none |
+/// | 2 | takes from a table that does not exist |
+/// | 3 | puts entries for ever |
+/// | 4 | puts a value that lies outside of its memory |
 /// | 5 | puts an entry with a key of 64 KiB, and refuses with 5 if it is refused |
 pub(super) fn keeper(octets: u16, configure: &str) -> Vec<u8> {
     let [low, high] = octets.to_le_bytes();
@@ -400,21 +401,21 @@ pub(super) fn keeper(octets: u16, configure: &str) -> Vec<u8> {
     module(&text, world)
 }
 
-/// A guest with data, which does what a query's type tells it to. Unless said otherwise it refuses with the length of what it
-/// got, and passes if that is nothing.
+/// A guest with data; a query's type selects its action. Unless noted it refuses with the length of what it
+/// got, and passes if that is empty.
 ///
 /// | | |
 /// |---|---|
 /// | 1 | finds the line of `b` |
-/// | 2 | reads three octets from the second on |
+/// | 2 | reads three bytes from the second on |
 /// | 3 | reads far beyond the end |
 /// | 4 | reads as much as it can |
-/// | 5 | refuses with 5 unless there is no data 7 |
+/// | 5 | refuses with 5 if there is data 7 |
 /// | 6 | looks for a key that lies outside of its memory |
-/// | 7 | looks for all of its memory |
-/// | 8 | reads without end |
-/// | 9 | searches without end |
-/// | 10 | takes octets where it has no memory |
+/// | 7 | looks for a key that is all of its memory |
+/// | 8 | reads for ever |
+/// | 9 | searches for ever |
+/// | 10 | reads to a place outside of its memory |
 pub(super) fn reader(configure: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -476,7 +477,7 @@ pub(super) fn reader(configure: &str) -> Vec<u8> {
     module(&text, &world)
 }
 
-/// What [`refresher`] is made of; VERDICT and REALLOC stand for themselves.
+/// The text of [`refresher`], with placeholders VERDICT and REALLOC.
 const REFRESHER: &str = r#"(module
   (import "dnsweir:filter/data@0.1.0" "published" (func $published (param i32 i32) (result i32)))
   (import "dnsweir:filter/data@0.1.0" "read" (func $read (param i32 i64 i32 i32)))
@@ -539,8 +540,8 @@ const REFRESHER: &str = r#"(module
     (i32.store (i32.const 68) (i32.ne (local.get $got) (i32.const 0)))
     (i32.const 64)))"#;
 
-/// A guest whose refresh does what `now` tells it to, and which refuses queries with the first octet of what is published
-/// as `a`, for a second:
+/// A guest whose refresh is selected by `now`, and which refuses queries with the first byte of what is
+/// published as `a`, for a second:
 ///
 /// | | |
 /// |---|---|
@@ -548,14 +549,14 @@ const REFRESHER: &str = r#"(module
 /// | 2 | publishes the first source as `a` |
 /// | 3 | traps |
 /// | 4 | runs for ever |
-/// | 5 | takes memory until there is none |
-/// | 6 | writes until there is no room, and says `no` |
-/// | 7 | says `no` |
-/// | 8 | says what lies outside of its memory |
+/// | 5 | allocates memory until none is left |
+/// | 6 | writes until there is no room, and returns the error `no` |
+/// | 7 | returns the error `no` |
+/// | 8 | returns an error text outside of its memory |
 /// | 9 | returns neither success nor failure |
-/// | 10 | publishes what is not there, and says `no` if it cannot |
+/// | 10 | publishes data that does not exist, and returns the error `no` if it cannot |
 /// | 11 | publishes nothing |
-/// | 12 | writes what lies outside of its memory |
+/// | 12 | writes bytes that lie outside of its memory |
 pub(super) fn refresher() -> Vec<u8> {
     let text = REFRESHER
         .replace("REALLOC", REALLOC)

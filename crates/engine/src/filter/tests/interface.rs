@@ -1,4 +1,4 @@
-//! `wit/` itself: that everything in it is explained, and that what is built against it has it.
+//! Tests `wit/` itself: everything in it is documented, and what is built against it matches it.
 
 use wit_component::targets;
 use wit_parser::{Docs, PackageId, Resolve, TypeDefKind};
@@ -38,7 +38,7 @@ fn every_item_is_documented() {
             let ty = &resolve.types[id];
             let item = |part: &str| format!("{of}.{name}.{part}");
             match &ty.kind {
-                // Another interface's, under the same name.
+                // A `use` of another interface's type of the same name.
                 TypeDefKind::Type(_) => continue,
                 TypeDefKind::Record(record) => {
                     record

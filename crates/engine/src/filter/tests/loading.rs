@@ -1,4 +1,4 @@
-//! What is accepted as a filter and what is not, with the reason in words.
+//! What is accepted as a filter and what is not, with the error message.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ fn components_are_as_good_as_modules() {
 fn every_builtin_compiles() {
     for (name, code) in BUILTINS {
         let result = load(&ENGINE, code.to_vec());
-        // Some refuse the configuration of these tests, which is theirs to do.
+        // Some reject the configuration of these tests, as they may.
         assert!(
             matches!(result, Ok(_) | Err(LoadError::Rejected(_))),
             "{name}: {result:?}"
@@ -52,7 +52,7 @@ fn a_module_without_the_interface_is_refused() {
     assert!(plain.contains("configure"), "{plain}");
 }
 
-/// Each trap copies the names of twenty functions, and one of 16 MiB took half a second of it.
+/// Each trap copies the names of twenty functions; with names of 16 MiB that took half a second.
 #[test]
 fn a_name_longer_than_any_compilers_is_refused() {
     let number = |mut number: usize| {
@@ -66,7 +66,7 @@ fn a_name_longer_than_any_compilers_is_refused() {
     };
     let framed = |id: u8, content: &[u8]| [&[id][..], &number(content.len()), content].concat();
     let named = |length: usize| {
-        // Function 0 alone has a name.
+        // Only function 0 has a name.
         let names = [&[1, 0][..], &number(length), "n".repeat(length).as_bytes()].concat();
         let section = [&[4][..], b"name", &framed(1, &names)].concat();
         [&guests::puppet()[..], &framed(0, &section)].concat()

@@ -1,4 +1,4 @@
-//! Filters as a worker meets them: good, broken and hostile.
+//! Filters as a worker sees them: good, broken and hostile.
 
 mod boundaries;
 mod calls;
@@ -27,7 +27,7 @@ use super::verdict::ResponseVerdict;
 use super::*;
 use crate::config::{self, ConfigNode, ConfigValue, Limits, Module, OnError, Span};
 
-/// Long enough for any machine, short enough for a test of what exceeds it.
+/// Long enough for any machine, short enough for a test that exceeds it.
 const LIMIT: Duration = Duration::from_millis(20);
 
 const SPAN: Span = Span { start: 0, length: 0 };
@@ -126,8 +126,8 @@ pub(super) fn event(qtype: u16) -> Event {
     }
 }
 
-/// A batch with one query per type, each for the name and by the client that the type has: what a filter fails on is not what
-/// others ask for.
+/// A batch with one query per type, each with a name and a client of its own, so that a failure is blamed on
+/// nothing that others query.
 fn batch(qtypes: &[u16]) -> Batch<Query> {
     let mut batch = Batch::default();
     for &qtype in qtypes {
@@ -141,8 +141,8 @@ fn batch(qtypes: &[u16]) -> Batch<Query> {
     batch
 }
 
-/// What the query phase says, in short: what it refused with, `-` for a pass without a verdict, `+` for one
-/// with, `!` for a failure.
+/// The query phase's outcomes in short: the rcode of a refusal, `-` for a pass without a verdict, `+` for one
+/// with a verdict, `!` for a failure.
 fn ask(instance: &mut Instance, batch: &Batch<Query>) -> String {
     let mut out = Vec::new();
     instance.queries(1_000, batch, &mut out);

@@ -1,4 +1,4 @@
-//! Records packed by hand lie in a guest's memory as the component API puts them there.
+//! Packed records lie in a guest's memory exactly as the component API would store them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::filter::bindings::dnsweir::filter::{host, types};
 use crate::filter::packed::Packed;
 use crate::filter::plain;
 
-/// What the guest has counted since the last look.
+/// The guest's count since it was last read.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -25,7 +25,7 @@ impl host::Host for Sum {
     }
 }
 
-/// A guest that counts a sum of all octets it is given.
+/// A guest that counts the sum of all bytes that it gets.
 fn summer() -> (World, Store<Sum>) {
     let component = plain::component(&guests::summer()).unwrap();
     let component = Component::new(&ENGINE.wasm, component).unwrap();
@@ -175,7 +175,7 @@ fn any_asked_response() -> impl Strategy<Value = types::AskedResponse> {
     })
 }
 
-/// The parameters of a call with answers.
+/// The parameters of a call with lookup answers.
 type Answered<'a, R> = (u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]);
 
 proptest! {

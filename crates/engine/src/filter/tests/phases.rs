@@ -1,4 +1,4 @@
-//! What a filter says arrives, and is remembered.
+//! A filter's verdicts arrive and are memoized.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;

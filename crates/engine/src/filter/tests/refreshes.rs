@@ -7,7 +7,7 @@ use super::*;
 use crate::config::{DataWriter, Refresh, RefreshOrigin, RefreshSource};
 use crate::filter::SourceFile;
 
-/// A block that is refreshed. Where the source is does not matter: nobody looks there.
+/// A block with a refresh. Its source does not matter, since it is never read.
 fn refreshed(module: Vec<u8>) -> config::Filter {
     let mut block = block(module);
     block.refresh = Some(Refresh {
@@ -54,7 +54,7 @@ fn all_instances_see_what_is_published() {
     say("5");
     assert!(filter.has_published());
     assert_eq!(filter.published_octets(), 1);
-    // A source as it is, without a copy.
+    // Publishing a source makes no copy.
     let source = file(b"\x07more");
     filter.refresh(2, vec![source.clone()]).unwrap();
     say("7");
@@ -66,7 +66,7 @@ fn all_instances_see_what_is_published() {
     filter.refresh(11, Vec::new()).unwrap();
     say("-");
     assert_eq!(filter.published_octets(), 0);
-    // One that starts later.
+    // An instance started later.
     filter.refresh(1, Vec::new()).unwrap();
     assert_eq!(ask(&mut filter.instantiate().unwrap(), &batch(&[1])), "5");
 }
@@ -117,7 +117,7 @@ fn a_refresh_that_fails_leaves_everything_as_it_was() {
         assert_eq!(ask(&mut instance, &batch(&[1])), "5", "{how}");
     }
     assert_eq!(filter.published_octets(), 1);
-    // It is no failure of the instances that see queries.
+    // It is not a failure of the instances that handle queries.
     let traps = &filter.counters().traps;
     let failures = [&traps.trap, &traps.time, &traps.memory, &traps.garbage];
     assert!(failures.iter().all(|count| count.load(Ordering::Relaxed) == 0));

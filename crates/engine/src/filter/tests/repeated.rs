@@ -1,4 +1,4 @@
-//! Verdicts that are lifted once are those that the component API lifts each.
+//! Verdicts that are lifted once equal those that the component API lifts one by one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::filter::repeated::Verdicts;
 
 type Takes<'a> = (u64, &'a [Packed<types::Query>], &'a [u8]);
 
-/// The query phase of a guest that says what lies in a batch's bytes.
+/// The query phase of a guest that returns a batch's bytes as its verdicts.
 fn echo() -> (Func, Store<()>) {
     let component = plain::component(&guests::echo()).unwrap();
     let component = Component::new(&ENGINE.wasm, component).unwrap();
@@ -33,7 +33,7 @@ fn echo() -> (Func, Store<()>) {
     (instance.get_func(&mut store, index.unwrap()).unwrap(), store)
 }
 
-/// The octets of a verdict but for its index: zeros, which are a plain pass, with a few others among them.
+/// The bytes of a verdict without its index: zeros, which are a plain pass, with a few others among them.
 fn octets() -> impl Strategy<Value = Vec<u8>> {
     vec((4..160usize, 0..5u8), 0..6).prop_map(|set| {
         let mut octets = vec![0; 160];
@@ -59,7 +59,7 @@ proptest! {
         let bytes: Vec<u8> = said.collect();
         let each = on_queries.typed::<Takes<'_>, (Vec<types::Verdict>,)>(&store).unwrap();
         let each = each.call(&mut store, (1, &[], &bytes));
-        // A call that has failed ends its instance.
+        // A failed call ends its instance.
         let (on_queries, mut store) = echo();
         let once = on_queries.typed::<Takes<'_>, (Verdicts,)>(&store).unwrap();
         let once = once.call(&mut store, (1, &[], &bytes));
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// Of a batch that gets one verdict, one is lifted.
+/// If all of a batch get one verdict, one is lifted.
 #[test]
 fn a_verdict_for_all_is_lifted_once() {
     let (on_queries, mut store) = echo();

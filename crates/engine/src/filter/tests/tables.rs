@@ -1,4 +1,4 @@
-//! Tables as guests reach them.
+//! Tables as guests access them.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ fn instance(filter: &Arc<Filter>) -> Instance {
     filter.instantiate().unwrap()
 }
 
-/// What the metrics say of the table.
+/// A metric of the table.
 fn figure(filter: &Filter, name: &str) -> u64 {
     let mut figures = Figures::default();
     filter.show(&mut figures);
@@ -35,7 +35,7 @@ fn all_instances_have_the_same_tables() {
     assert_eq!(ask(&mut other, &batch(&[1])), "-");
     assert_eq!(ask(&mut one, &batch(&[1])), "5");
     assert_eq!(ask(&mut other, &batch(&[1])), "5");
-    // So has one that takes the place of another which failed.
+    // So does an instance that replaces a failed one.
     assert_eq!(ask(&mut one, &batch(&[2])), "!");
     assert_eq!(ask(&mut one, &batch(&[1])), "5");
 }
@@ -47,7 +47,7 @@ fn tables_outlast_a_reload_in_the_same_shape() {
     assert_eq!(ask(&mut running, &batch(&[1])), "-");
     let second = keeper(8192, Some(&first));
     assert_eq!(ask(&mut instance(&second), &batch(&[1])), "-");
-    // Both generations are at work for a moment.
+    // Both generations run for a moment.
     assert_eq!(ask(&mut running, &batch(&[1])), "5");
     drop((first, running));
     assert_eq!(ask(&mut instance(&second), &batch(&[1])), "5");
@@ -63,7 +63,7 @@ fn what_there_is_not_is_a_trap() {
         assert_eq!(ask(&mut instance(&filter), &batch(&[1])), "-", "{word}");
     }
     assert_eq!(filter.counters().traps.trap.load(Ordering::Relaxed), 2);
-    // `configure` has not said yet which tables there are.
+    // Tables do not exist before `configure` returns.
     let early = guests::keeper(8192, "(drop (call $take_one (i32.const 0))) (i32.const 16)");
     let error = load(&ENGINE, early).unwrap_err();
     assert!(

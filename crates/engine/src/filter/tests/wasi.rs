@@ -1,4 +1,4 @@
-//! WASI: what is granted, what is not, and what whoever calls all of it can do, which is nothing.
+//! WASI: what is granted, what is not, and that a guest that calls all of it can do no harm.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,21 +16,21 @@ use crate::filter::sandbox::Sandbox;
 use crate::filter::wasi::HANDLES;
 use crate::filter::world::Context;
 
-/// Handles that the guest has got, of every kind that there is, and some numbers more.
+/// Handles that the guest holds, one of every kind, plus some other numbers.
 const VARIANTS: usize = 12;
 
-/// A function that a guest can import: where from, its name, and how it is called.
+/// A function that a guest can import: its interface, name and signature.
 struct Import {
     interface: String,
     name: String,
     signature: WasmSignature,
 }
 
-/// Where wasmtime-wasi has the text of what it implements.
+/// The folder with the WIT files that wasmtime-wasi implements.
 fn wasi_wit() -> PathBuf {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--offline", "--locked"])
-        // Of other platforms not every crate is here.
+        // Not every crate of other platforms is here.
         .arg(format!(
             "--filter-platform={}-unknown-linux-gnu",
             std::env::consts::ARCH
@@ -49,8 +49,8 @@ fn wasi_wit() -> PathBuf {
     manifest.with_file_name("src/p2/wit")
 }
 
-/// A guest that calls any function of WASI's: number `n` of the list with arguments of variant `k` when its name has
-/// `16 n + k + 1` letters, or when it is asked for that type, one less.
+/// A guest that calls any WASI function: number `n` of the list with arguments of variant `k` when its name
+/// has `16 n + k + 1` letters, or for a query of that type minus one.
 fn caller() -> (Vec<u8>, Vec<Import>) {
     let mut resolve = Resolve::default();
     resolve
@@ -145,8 +145,8 @@ fn calls(imports: &[Import]) -> (String, String) {
     (declared, calls)
 }
 
-/// Gets handles, from 1: standard input, output and error, something to wait for until the end of time, a folder, a file in
-/// it, a stream of that, and a listing.
+/// Opens handles, from 1: standard input, output and error, a pollable for the end of time, a folder, a file
+/// in it, a stream of that, and a listing.
 fn prepare(imports: &[Import]) -> String {
     let number = |interface: &str, name: &str| {
         let is_it = |import: &Import| import.interface.starts_with(interface) && import.name == name;
@@ -220,7 +220,7 @@ fn loaded(module: Vec<u8>, wasi: Wasi) -> Arc<Filter> {
     Filter::load(&ENGINE, &block, &["example.".into()], None).unwrap()
 }
 
-/// Whether an instance starts whose name has so many letters.
+/// Whether an instance starts whose name has this many letters.
 fn starts(filter: &Filter, length: usize, wasi: &Wasi) -> bool {
     let block = config::Filter {
         wasi: wasi.clone(),
@@ -239,8 +239,8 @@ fn starts(filter: &Filter, length: usize, wasi: &Wasi) -> bool {
     Sandbox::start(&filter.exports, &context, &setup, &Cancel::default()).is_ok()
 }
 
-/// Within a runtime, as a worker is: whoever would wait on another one would panic, and whoever waits for the end of time
-/// would not come back.
+/// Within a runtime, like a worker: blocking on another one would panic, and waiting for the end of time
+/// would not return.
 #[test]
 fn whoever_calls_all_of_it_neither_waits_nor_panics() {
     let (module, imports) = caller();
@@ -271,7 +271,7 @@ fn whoever_calls_all_of_it_neither_waits_nor_panics() {
                 *done += usize::from(times > 0);
             }
         }
-        // What is not there traps: sockets, and nothing else. Nor is everything called with what it wants.
+        // What is not implemented traps: sockets, and nothing else. Not every call has valid arguments.
         let there = imports
             .iter()
             .filter(|import| !import.interface.contains("sockets"))
@@ -302,9 +302,9 @@ fn handles_are_bounded() {
     assert!((0..HANDLES).any(|_| !more()));
 }
 
-/// A guest that opens the file `f` of its folder when it is configured, and refuses with what it finds out: as the query's
-/// type says, the first octet of the file, the error of opening it again, the error of reading on, seconds since 1970 in
-/// 2^26, random octets, or octets of its environment.
+/// A guest that opens the file `f` of its folder in `configure`, and refuses with what the query's type
+/// selects: the first byte of the file, the error of opening it again, the error of reading on, seconds since
+/// 1970 in 2^26, random bytes, or bytes of its environment.
 fn asking() -> Vec<u8> {
     let open = "(call $open (i32.const 3) (i32.const 1) (i32.const 64) (i32.const 1) (i32.const 0) (i64.const 2) (i64.const 2) \
                 (i32.const 0) (i32.const 520))";
@@ -371,7 +371,7 @@ fn a_folder_is_there_while_configuring_and_only_if_it_is_granted() {
         assert!(says(wasi, 2) > 0, "a query opens a file");
         assert!(says(wasi, 3) > 0, "a query reads one");
     }
-    // Whoever writes into a pipe decides when it is open; a link may not lead out.
+    // Opening a pipe would wait for its writer; a link may not lead out of the folder.
     for other in ["pipe", "link"] {
         fs::remove_file(lists.path().join("f")).unwrap();
         match other {

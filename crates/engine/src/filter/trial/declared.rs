@@ -1,29 +1,29 @@
-//! What a manifest asks for, in words.
+//! A manifest's requests as text.
 
 use crate::filter::bindings::dnsweir::filter::types::{Detail, Manifest, Outcome};
 use crate::filter::text;
 
-/// Octets of a name that a filter may choose freely, beyond which it is cut.
+/// Maximum bytes of a name chosen by the filter; longer ones are cut.
 const NAME: usize = 1024;
 
-/// What a filter's manifest asks for, in words.
+/// A filter's manifest as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
-    /// Phases it takes part in.
+    /// The phases it takes part in.
     pub phases: Vec<&'static str>,
-    /// Types it looks at; empty: all.
+    /// The qtypes it handles; empty: all.
     pub qtypes: Vec<u16>,
-    /// Names at or below which it looks; empty: all.
+    /// The suffixes of names it handles; empty: all.
     pub suffixes: Vec<String>,
-    /// Whether responses are to carry the message.
+    /// Whether responses and events include the message.
     pub messages: bool,
-    /// Whether it asks before it decides.
+    /// Whether it may request lookups before it decides.
     pub asks: bool,
-    /// What it wants to know of queries, as the interface calls it.
+    /// The details of queries that it requests, with the interface's names.
     pub details: Vec<String>,
-    /// The sources that it may send queries to, by their names in the configuration.
+    /// The sources it may send queries to, by their names in the configuration.
     pub sources: Vec<String>,
-    /// What became of the queries that its event phase hears of; empty: anything.
+    /// The outcomes for which its event phase receives events; empty: all.
     pub outcomes: Vec<&'static str>,
     /// Its tables.
     pub tables: Vec<DeclaredTable>,
@@ -34,14 +34,14 @@ pub struct Declared {
 pub struct DeclaredTable {
     /// Its name.
     pub name: String,
-    /// Octets that it may have.
+    /// Maximum bytes.
     pub octets: u32,
-    /// Whether the metrics show what is in it.
+    /// Whether the metrics show its contents.
     pub shown: bool,
 }
 
 impl Declared {
-    /// What this manifest asks for.
+    /// Describes this manifest.
     pub(super) fn new(manifest: &Manifest) -> Declared {
         let phases = [
             ("query", manifest.queries),

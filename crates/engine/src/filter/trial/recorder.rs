@@ -1,4 +1,4 @@
-//! The world of a guest on trial, which writes down all that it does.
+//! The store data of a guest on trial, which records everything the guest does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::filter::wasi::{HasWasi, Log, Wasi};
 use crate::filter::world::{Allocated, IGNORED};
 use crate::plain_text::escape_into;
 
-/// Octets of printed lines kept of one call.
+/// Maximum bytes of printed lines kept per call.
 const PRINTED: usize = 64 << 10;
 
-/// Log lines kept of one call.
+/// Maximum log lines kept per call.
 const LOG_LINES: usize = 100;
 
-/// The world of a guest on trial.
+/// The store data of a guest on trial.
 pub(super) struct Recorder {
     pub(super) allocated: Allocated,
     pub(super) log: Arc<Lines>,
@@ -32,23 +32,23 @@ pub(super) struct Recorder {
     pub(super) counts: OwnCounters,
     pub(super) time: TimeLimit,
     cancel: Cancel,
-    /// None: it is not configured yet.
+    /// None: the guest is not configured yet.
     tables: Option<Arc<Tables>>,
     data: DataView,
-    /// In milliseconds.
+    /// The guest's clock, in milliseconds.
     now: u64,
     pub(super) wasi: Wasi,
 }
 
-/// Level and text of what one call has logged.
+/// Levels and texts logged by one call.
 #[derive(Default)]
 pub(super) struct Lines(Mutex<Vec<(&'static str, String)>>);
 
 impl Recorder {
-    /// That of a guest which has not been called yet, with so much linear memory and time, and these grants and data.
+    /// A recorder for a new guest with this much linear memory and time, and with these grants and data.
     ///
     /// # Errors
-    /// When a folder that is granted cannot be opened.
+    /// When a granted folder cannot be opened.
     pub(super) fn new(
         linear_memory: usize,
         time: Duration,
@@ -72,7 +72,7 @@ impl Recorder {
         })
     }
 
-    /// Forgets what the last call did, before one that may take so long.
+    /// Clears the records of the last call, and sets the time limit and clock of the next.
     pub(super) fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
         self.time = TimeLimit::new(time);
         self.counts = OwnCounters::default();
@@ -83,7 +83,7 @@ impl Recorder {
         self.now = now;
     }
 
-    /// What becomes of a call under way when the epoch advances.
+    /// Decides, whenever the epoch advances, whether the current call goes on.
     pub(super) fn deadline(&mut self) -> UpdateDeadline {
         if self.time.is_up() || self.cancel.is_cancelled() {
             UpdateDeadline::Interrupt
@@ -149,7 +149,7 @@ impl host::Host for Recorder {
 
     fn print(&mut self, lines: String) {
         if self.printed.len() + lines.len() <= PRINTED {
-            // A String takes everything.
+            // Infallible for String.
             let _ = escape_into(&mut self.printed, &lines, &['\n']);
         }
     }

@@ -1,15 +1,15 @@
-//! What time it is for a guest.
+//! A guest's clock.
 
 use std::time::Instant;
 
-/// How much later it is at each reading of a clock that counts, in nanoseconds.
+/// Nanoseconds by which each reading advances a counting clock.
 pub(super) const STEP: u64 = 1000;
 
-/// What time it is for a guest.
+/// A guest's clock.
 pub(super) enum Clock {
     /// The time at the last reading, in nanoseconds.
     Counting(u64),
-    /// The machine's, and when the guest's monotonic clock began.
+    /// The machine's clock, and the start of the guest's monotonic clock.
     Real(Instant),
 }
 
@@ -22,7 +22,7 @@ impl Clock {
         }
     }
 
-    /// One reading more.
+    /// Advances a counting clock and reads it.
     pub(super) fn count(reading: &mut u64) -> u64 {
         *reading = reading.saturating_add(STEP);
         *reading

@@ -1,9 +1,9 @@
-//! Clocks, and waiting, which nothing does here.
+//! Clocks and timers; nothing here ever waits.
 //!
-//! Without the grant there is one clock: nanoseconds since 1970 and since the start alike, a microsecond later at each
-//! reading. Whoever waits for a time to come sets it forward to that time, so that programs which wait in a loop get on. With
-//! the grant both clocks are the machine's, and waiting still ends at once: a program that waits in a loop then runs until
-//! its time is up.
+//! Without the grant there is one clock, used both as nanoseconds since 1970 and since the start. It advances
+//! by 1 µs per reading. Waiting for a time sets it forward to that time, so that programs that wait in a loop
+//! make progress. With the grant both clocks are the machine's, and waiting still returns immediately: a
+//! program that waits in a loop then runs into its time limit.
 
 use std::time::SystemTime;
 
@@ -73,7 +73,7 @@ impl monotonic_clock::Host for Wasi {
     }
 }
 
-/// Something to wait for. There is only one, which has happened, and nothing behind it.
+/// A handle to wait for. There is only one, which is always ready and refers to nothing.
 pub(super) fn pollable() -> Resource<DynPollable> {
     Resource::new_own(0)
 }

@@ -1,8 +1,8 @@
-//! Folders, to be read while an instance is being configured, and at no other time: a call for queries would wait for the
-//! disk, and with it everybody whom its worker serves.
+//! Folders, readable only during configuration and refreshes: a call for queries would wait for the disk, and
+//! so would every other client of its worker.
 //!
-//! wasmtime-wasi does the work, with paths that cannot leave their folder. Its functions are futures that are done at once,
-//! since it has been told that they may block this thread.
+//! wasmtime-wasi does the work, with paths that cannot leave their folder. Its futures complete in the first
+//! poll, since it is allowed to block this thread.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -18,12 +18,12 @@ use wasmtime_wasi::p2::{FsError, FsResult, ReaddirIterator};
 
 use super::granted::Wasi;
 
-/// Entries of folders that an instance may list, over all of them: their names are in the host's memory.
+/// Maximum entries that an instance may list, over all folders: their names are in the host's memory.
 const LISTED: usize = 1 << 16;
 
 type Fd = Resource<Descriptor>;
 
-/// What a future that never waits has come to.
+/// Polls a future that never waits, and returns its output.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub(super) fn at_once<T>(future: impl Future<Output = T>) -> wasmtime::Result<T>
 }
 
 impl Wasi {
-    /// The folders, where they may be reached.
+    /// The folders, while they are accessible.
     fn folders(&mut self) -> FsResult<WasiFilesystemCtxView<'_>> {
         if !self.folders_open {
             return Err(ErrorCode::NotPermitted.into());
@@ -47,7 +47,7 @@ impl Wasi {
         })
     }
 
-    /// Does something with them.
+    /// Does something with the folders.
     fn work<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
@@ -56,7 +56,7 @@ impl Wasi {
         at_once(work(&mut folders)).map_err(FsError::trap)?
     }
 
-    /// Lets go of something that may have been closed before.
+    /// Drops a resource that may have been closed before.
     pub(super) fn forget<T: 'static>(&mut self, resource: Resource<T>) {
         let _ = self.table.delete(resource);
     }
@@ -98,7 +98,7 @@ impl types::HostDescriptor for Wasi {
     ) -> FsResult<Fd> {
         let (again, follow) = (Resource::new_borrow(fd.rep()), work::PathFlags::from(follow));
         self.work(async |folders| {
-            // To open a pipe is to wait for who writes into it.
+            // Opening a pipe would wait for its writer.
             let kind = Work::stat_at(folders, again, follow, path.clone()).await?.type_;
             if !matches!(
                 kind,
@@ -121,7 +121,7 @@ impl types::HostDescriptor for Wasi {
     fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<ReaddirIterator>> {
         let again = Resource::new_borrow(fd.rep());
         let listing = self.work(async |folders| Work::read_directory(folders, again).await)?;
-        // Only whoever takes the entries out of a listing learns how many they are.
+        // The number of entries is only known by consuming a listing.
         self.listed += self.table.delete(listing)?.into_iter().count();
         if self.listed > LISTED {
             return Err(ErrorCode::InsufficientMemory.into());
@@ -183,7 +183,7 @@ impl types::HostDescriptor for Wasi {
         Ok(())
     }
 
-    // Advice changes nothing, and there is nothing to be written back.
+    // Advice has no effect, and there is nothing to write back.
 
     fn advise(&mut self, _: Fd, _: u64, _: u64, _: types::Advice) -> FsResult<()> {
         Ok(())
@@ -197,7 +197,7 @@ impl types::HostDescriptor for Wasi {
         Ok(())
     }
 
-    // What would change something is not even asked for.
+    // Modifications are refused without a call.
 
     fn set_size(&mut self, _: Fd, _: u64) -> FsResult<()> {
         read_only()

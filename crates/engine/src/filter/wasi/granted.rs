@@ -1,4 +1,4 @@
-//! What one instance has of WASI, as it is granted.
+//! The WASI state of one instance, according to its grants.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use super::clock::Clock;
 use super::lines::{Lines, Log};
 use crate::config;
 
-/// Resources a guest may hold: open files and streams of WASI's, since the interface has none.
+/// Maximum resources a guest may hold: WASI's open files and streams, since the interface has none.
 pub(in crate::filter) const HANDLES: usize = 64;
 
-/// Random octets that one call gives at most.
+/// Maximum random bytes per call.
 const RANDOM_OCTETS: u64 = 64 << 10;
 
-/// Seeds the random numbers that are the same in every instance.
+/// Seed of the random numbers that are the same in every instance.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What one instance has of WASI.
+/// The WASI state of one instance.
 pub(in crate::filter) struct Wasi {
     pub(super) context: WasiCtx,
     pub(super) clock: Clock,
     pub(super) output: Lines,
-    /// Open folders and files, and what is read of them. Empty once [`folders_open`](Wasi::folders_open) is not.
+    /// Open folders, files and listings. Empty once [`folders_open`](Wasi::folders_open) is false.
     pub(super) table: ResourceTable,
-    /// Whether folders can be reached: only while the instance is being configured, on a thread that may wait.
+    /// Whether folders can be accessed: only during configuration and refreshes, on a thread that may block.
     pub(super) folders_open: bool,
-    /// Entries of folders that were listed.
+    /// Entries of all listed folders.
     pub(super) listed: usize,
 }
 
-/// A store's data that has WASI in it.
+/// A store's data that contains WASI.
 pub(in crate::filter) trait HasWasi: Send + 'static {
-    /// What it has.
+    /// The WASI state.
     fn wasi(&mut self) -> &mut Wasi;
 }
 
 impl Wasi {
-    /// What `grants` say, for an instance that is being configured.
+    /// The state for an instance about to be configured, with these grants.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Wasi {
                 .insecure_random_seed(SEED.into());
         }
         for name in &grants.env {
-            // What is not UTF-8 cannot be handed on, and is as good as not there.
+            // A value that is not UTF-8 cannot be passed on, and is treated as absent.
             if let Ok(value) = std::env::var(name) {
                 builder.env(name, value);
             }
@@ -82,13 +82,14 @@ impl Wasi {
         })
     }
 
-    /// Closes all folders and files: the instance is configured, and calls for queries must not wait for a disk.
+    /// Closes all folders and files: the instance is configured, and calls for queries must not wait for a
+    /// disk.
     pub(in crate::filter) fn close_folders(&mut self) {
         self.folders_open = false;
         self.table = ResourceTable::new();
     }
 
-    /// What `wasi:cli` works with.
+    /// The state that `wasi:cli` uses.
     pub(super) fn cli(&mut self) -> WasiCliCtxView<'_> {
         WasiCliCtxView {
             ctx: self.context.cli(),

@@ -1,17 +1,17 @@
-//! What a guest writes to standard output and standard error, line by line.
+//! A guest's standard output and standard error, split into lines.
 
 use std::sync::Arc;
 
 use crate::filter::bindings::dnsweir::filter::host::Level;
 use crate::filter::text::LOG_LINE;
 
-/// Where lines of standard output and standard error go.
+/// Receives lines of standard output and standard error.
 pub(in crate::filter) trait Log: Send + Sync {
     /// Takes one line, without its end.
     fn line(&self, level: Level, text: &str);
 }
 
-/// Lines that have not ended yet.
+/// Lines that are not complete yet.
 pub(super) struct Lines {
     log: Arc<dyn Log>,
     output: Vec<u8>,
@@ -27,7 +27,7 @@ impl Lines {
         }
     }
 
-    /// Standard output is what the filter informs about, standard error what it warns of.
+    /// Logs complete lines: standard output at level info, standard error at level warn.
     pub(super) fn write(&mut self, is_error: bool, octets: &[u8]) {
         let (level, line) = match is_error {
             true => (Level::Warn, &mut self.error),
@@ -39,7 +39,7 @@ impl Lines {
                 None => (part, false),
             };
             line.extend_from_slice(text);
-            // One that has no end becomes several.
+            // A line that is too long is split.
             if (ended || line.len() >= LOG_LINE) && !line.is_empty() {
                 self.log.line(level, &String::from_utf8_lossy(line));
                 line.clear();

@@ -1,10 +1,10 @@
-//! The parts of WASI that can be granted, told by the names of interfaces.
+//! The parts of WASI that can be granted, identified by interface names.
 
 use wasmtime::component::Component;
 
 use crate::config;
 
-/// The interfaces that are added to the linker, in the version that wasmtime-wasi has; all of 0.2 are compatible.
+/// The interfaces added to the linker, in the version of wasmtime-wasi; all of 0.2 are compatible.
 const THERE: [&str; 20] = [
     "wasi:io/error",
     "wasi:io/poll",
@@ -28,7 +28,7 @@ const THERE: [&str; 20] = [
     "wasi:random/insecure-seed",
 ];
 
-/// Whether an interface is there, and not a name for functions that trap.
+/// Whether an interface is implemented; else its functions trap.
 pub(super) fn is_there(interface: &str) -> bool {
     interface
         .split_once('@')
@@ -38,7 +38,7 @@ pub(super) fn is_there(interface: &str) -> bool {
 /// A part of WASI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// What time it is.
+    /// The time.
     Clock,
     /// Random numbers.
     Random,
@@ -46,14 +46,14 @@ pub enum Part {
     Environment,
     /// Folders.
     Folder,
-    /// There for everybody: streams, the ends of the program.
+    /// Available to every filter: streams, polling, terminals, exit.
     Rest,
-    /// Not there: every call traps.
+    /// Not implemented: every call traps.
     Absent,
 }
 
 impl Part {
-    /// The part that an interface of WASI belongs to.
+    /// The part that a WASI interface belongs to.
     pub(in crate::filter) fn of(interface: &str) -> Part {
         let name = interface.split('@').next().unwrap_or_default();
         match name {
@@ -66,7 +66,7 @@ impl Part {
         }
     }
 
-    /// What whoever is not granted it has, and how it is granted.
+    /// What a filter gets without the grant, and how to grant it; none: it lacks nothing.
     pub fn without(self) -> Option<&'static str> {
         match self {
             Part::Clock => Some("the clock only counts its readings; `wasi { clock }` grants the time"),
@@ -92,7 +92,7 @@ impl Part {
     }
 }
 
-/// What a component imports of WASI and is not granted, each with what it has instead.
+/// Describes the WASI imports of a component that are not granted, each with what it gets instead.
 pub(in crate::filter) fn not_granted(component: &Component, grants: &config::Wasi) -> Vec<String> {
     let ty = component.component_type();
     let mut notes: Vec<(Part, Vec<String>)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Streams. What is written to standard output and standard error becomes lines of the log, standard input is at its
-//! end, and other streams read the files of [`folders`](super::folders).
+//! Streams. Standard output and standard error go to the log line by line, standard input is at its end, and
+//! other streams read the files of [`folders`](super::folders).
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdin, stdout};
@@ -11,15 +11,15 @@ use super::clocks::pollable;
 use super::folders::at_once;
 use super::granted::Wasi;
 
-/// Octets that one write may have: as many as wasmtime-wasi allows for those that wait.
+/// Maximum bytes per write, the same as for wasmtime-wasi's blocking writes.
 const WRITE: usize = 4096;
 
-/// Octets that one read may have.
+/// Maximum bytes per read.
 const READ: u64 = 64 << 10;
 
 const STDOUT: u32 = 1;
 const STDERR: u32 = 2;
-/// Is never in a table, which is smaller.
+/// Never an index in the table, which is smaller.
 const STDIN: u32 = u32::MAX;
 
 impl stdin::Host for Wasi {
@@ -138,7 +138,7 @@ impl streams::HostOutputStream for Wasi {
 }
 
 impl streams::HostInputStream for Wasi {
-    /// Waits for the file, where folders may be reached, and so gives what there is at once.
+    /// Blocks until the file has been read, which is allowed while folders are open.
     fn read(&mut self, stream: Resource<InputStream>, length: u64) -> StreamResult<Vec<u8>> {
         if stream.rep() == STDIN {
             return Err(StreamError::Closed);
