@@ -1,10 +1,10 @@
-//! Points in time that queries wait for, all on one timer of the runtime's.
+//! Deadlines that queries wait for, all on one runtime timer.
 //!
-//! Nearly every query is answered long before it would be asked again or given up: what is set for that is nearly always
-//! taken back. For each of the runtime's own timers that costs a lock twice and, if it would be the next to fire, a system
-//! call: it wakes up the thread that waits for events, which is the very thread that set it. Here it is a place in a
-//! table, and one task waits for the first of them. Which is the next it looks for in all of them, but only when it was
-//! woken: once in a retransmission timeout, and not for each query.
+//! Nearly every query is answered long before it would be sent again or given up, so nearly every deadline is
+//! cancelled. Each of the runtime's own timers then costs a lock twice and, if it would be the next to fire,
+//! a system call to wake the thread that waits for events, the very thread that set it. Here a deadline is an
+//! entry in a table, and one task waits for the earliest. That task scans the whole table, but only when
+//! woken: once per retransmission timeout, not per query.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,26 +17,27 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until};
 
-/// One worker's. There are never more than two for each attempt that is under way.
+/// One worker's deadlines. At most two per attempt under way.
 #[derive(Default)]
 pub(super) struct Alarms {
     set: Rc<Set>,
-    /// What waits for the first; none until there was one.
+    /// The task that waits for the earliest deadline; none before the first was set.
     task: RefCell<Option<AbortHandle>>,
 }
 
 #[derive(Default)]
 struct Set {
-    /// Who is to be woken by when; nobody any more: it has rung.
+    /// When to wake which waker; `None` once it was woken.
     waiting: RefCell<Slab<(Instant, Option<Waker>)>>,
-    /// What the task waits for: no later than the first, which may have been taken back.
+    /// When the task wakes up: never after the earliest deadline, but perhaps before it, if one was
+    /// cancelled.
     awaited: Cell<Option<Instant>>,
-    /// One that is earlier was set.
+    /// Notified when a deadline before `awaited` is set.
     earlier: Notify,
 }
 
 impl Alarms {
-    /// Resolves at that point in time, or up to two milliseconds later. Must be awaited on a `LocalRuntime`.
+    /// Resolves at `at`, or up to two milliseconds later. Must be awaited on a `LocalRuntime`.
     pub fn at(&self, at: Instant) -> Alarm<'_> {
         Alarm {
             alarms: self,
@@ -45,7 +46,7 @@ impl Alarms {
         }
     }
 
-    /// What `awaited` comes to by then; none if it takes longer.
+    /// The output of `awaited` if it is ready by `until`; none otherwise.
     pub async fn within<T>(&self, until: Instant, awaited: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -76,7 +77,7 @@ impl Drop for Alarms {
 }
 
 impl Set {
-    /// Wakes everybody in time.
+    /// Wakes every waker at its time.
     async fn ring(self: Rc<Self>) {
         loop {
             let first = self.first();
@@ -99,7 +100,7 @@ impl Set {
         set.map(|(_, (at, _))| *at).min()
     }
 
-    /// Wakes those whose time has come, the first of them first.
+    /// Wakes all that are due, earliest first.
     fn wake(&self, now: Instant) {
         let mut waiting = self.waiting.borrow_mut();
         let due = waiting.iter_mut().filter(|(_, (at, _))| *at <= now);
@@ -112,11 +113,11 @@ impl Set {
     }
 }
 
-/// A point in time to wait for; taken back when dropped.
+/// A deadline to wait for; cancelled when dropped.
 pub(super) struct Alarm<'a> {
     alarms: &'a Alarms,
     at: Instant,
-    /// Once it was polled.
+    /// Its entry in the table, once it was polled.
     key: Option<usize>,
 }
 
@@ -162,7 +163,7 @@ mod tests {
             let alarms = Rc::new(Alarms::default());
             let order = Rc::new(RefCell::new(Vec::new()));
             let begin = Instant::now();
-            // The later ones are set first; two are for the same moment.
+            // Later ones are set first; two are for the same moment.
             let waiting: Vec<_> = [40, 20, 30, 20, 10]
                 .into_iter()
                 .map(|after| {
@@ -197,7 +198,7 @@ mod tests {
             assert_eq!(alarms.within(Instant::now() + LONG, async { 7 }).await, Some(7));
             let never = std::future::pending::<()>();
             assert_eq!(alarms.within(Instant::now() + SHORT, never).await, None);
-            // One that was taken back after it had been awaited hides none that comes later.
+            // A cancelled alarm that was awaited must not hide a later one.
             let mut taken_back = Box::pin(alarms.at(Instant::now() + SHORT));
             assert!(futures_util::poll!(taken_back.as_mut()).is_pending());
             drop(taken_back);

@@ -1,16 +1,18 @@
-//! An upstream's answer as clients can use it: its aliases before what they lead to, and its names compressed.
+//! Puts an upstream's answer into a form that clients can use: aliases before their targets, names
+//! compressed.
 //!
-//! Nearly every answer is, and is left as it is.
+//! Nearly every answer has this form already and is not changed.
 
 use crate::dns::edns::UDP_CLASSIC;
 use crate::dns::parts::{Part, covered, put_together, take_apart};
 use crate::dns::records::{Section, Walk, counts};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, rtype, u16_at};
 
-/// Aliases that are put in order, one after another: resolvers follow no more.
+/// The longest chain of aliases that is put in order: resolvers follow no more.
 const MOST_ALIASES: usize = 16;
 
-/// The same message, whose question has so many octets, in that form. What cannot be read stays as it is.
+/// Returns the message in that form. `question_length` is in bytes. What cannot be parsed is returned
+/// unchanged.
 pub(super) fn arranged(message: Vec<u8>, question_length: usize) -> Vec<u8> {
     let misplaced = has_late_alias(&message, question_length);
     if !misplaced && !is_spelled_out(&message, question_length) {
@@ -22,7 +24,8 @@ pub(super) fn arranged(message: Vec<u8>, question_length: usize) -> Vec<u8> {
     }
 }
 
-/// The same records, compressed, and aliases first if they are not; none if they cannot be read, or do not all fit any more.
+/// The same records, compressed, with aliases first if `misplaced`; none if they cannot be parsed, or no
+/// longer all fit.
 fn written_anew(message: &[u8], question_length: usize, misplaced: bool) -> Option<Vec<u8>> {
     let mut parts = take_apart(message, question_length).ok()?;
     if misplaced {
@@ -32,15 +35,15 @@ fn written_anew(message: &[u8], question_length: usize, misplaced: bool) -> Opti
     (u16_at(&written, 2) == u16_at(message, 2)).then_some(written)
 }
 
-/// Whether a message may have to be cut for a client, and begins with a name that is spelled out: over TCP some servers compress
-/// nothing, and a datagram then has room for fewer records (RFC 2181 section 9).
+/// Whether a message may have to be truncated for a client and its first record's name is not compressed:
+/// some servers compress nothing over TCP, and a datagram then holds fewer records (RFC 2181 section 9).
 fn is_spelled_out(message: &[u8], question_length: usize) -> bool {
     let first = message.get(HEADER + question_length);
     message.len() > usize::from(UDP_CLASSIC) && first.is_some_and(|octet| (1..64).contains(octet))
 }
 
-/// Whether an alias stands behind something else. The resolver of glibc looks for its next name only behind it, and finds nothing
-/// then (RFC 1034 section 3.7 leaves the order to the server).
+/// Whether an alias comes after another kind of record. glibc's resolver looks for an alias's target only in
+/// later records, and then finds nothing (RFC 1034 section 3.7 leaves the order to the server).
 fn has_late_alias(message: &[u8], question_length: usize) -> bool {
     let answers = counts(message)[0];
     if answers < 2 {
@@ -55,7 +58,7 @@ fn leads_on(rtype: u16) -> bool {
     matches!(rtype, rtype::CNAME | rtype::DNAME)
 }
 
-/// The records with those aliases first that lead on from the question, each with its signatures, in the order in which they do.
+/// Moves the aliases that follow from the question to the front, in chain order, each with its signatures.
 fn aliases_first<'m>(parts: Vec<Part<'m>>, question: &[u8]) -> Vec<Part<'m>> {
     let name = question
         .split_last_chunk::<4>()
@@ -75,7 +78,7 @@ fn aliases_first<'m>(parts: Vec<Part<'m>>, question: &[u8]) -> Vec<Part<'m>> {
     }
     let place = |part: &Part<'m>| match covered(part).unwrap_or(part.rtype) {
         _ if part.section != Section::Answer => usize::MAX,
-        // What it stands for is one of the others.
+        // The CNAME that follows from it is one of the others.
         rtype::DNAME => 0,
         rtype::CNAME => {
             let at = chain
@@ -105,7 +108,7 @@ mod tests {
         record_lines(message, Section::Answer)
     }
 
-    /// Twenty addresses of a name of 54 octets: 6 would fit into a datagram of 512.
+    /// Twenty addresses of a name of 54 octets: only 6 would fit into a datagram of 512.
     #[test]
     fn what_is_spelled_out_is_compressed() {
         let name = Name::parse("a-rather-long-name-of-a-service.of-somebody.example.org").unwrap();
@@ -149,7 +152,7 @@ mod tests {
         ] {
             assert_eq!(of(&given), expected);
         }
-        // A loop ends, and what does not begin at the question stays behind.
+        // A loop ends, and records not reached from the question stay last.
         let looping = of(&[
             ("x.test", 1, address),
             ("a.test", 5, b),

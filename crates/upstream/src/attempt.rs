@@ -1,8 +1,9 @@
-//! One worker's sockets, and one attempt with them: all that is tried at one upstream before it counts as failed.
+//! One worker's sockets, and one attempt on them: everything tried at one upstream before it counts as
+//! failed.
 //!
-//! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
-//!   EDNS, both at the same upstream and as part of the same attempt. One that is silent about EDNS gets the
-//!   last attempt without; after two answers that came only so, all of them.
+//! - A truncated answer is fetched again over TCP, and a query that an old server does not understand is
+//!   repeated without EDNS; both at the same upstream and within the same attempt. If the upstream is silent
+//!   about EDNS, the last attempt goes without; after two answers that came only that way, all attempts do.
 //! - Failures only raise the suspicion that an upstream is down: a [`probe`](super::probe) decides.
 
 use std::rc::Rc;
@@ -38,13 +39,13 @@ pub struct Forward {
     pub(super) pools: Vec<Pool>,
     /// One per upstream.
     multiplexed: Vec<Multiplexed>,
-    /// What queries wait for beside replies.
+    /// The timers of this worker's queries.
     pub(super) alarms: Alarms,
     pub(super) left: Rc<LeftBehind>,
 }
 
 impl Forward {
-    /// Opens nothing yet. `process` bounds the sockets to upstreams of all stages together.
+    /// Opens nothing yet. `process` bounds the upstream sockets of all stages together.
     pub fn new(shared: Arc<Forwarder>, process: &Arc<Quota>) -> Rc<Self> {
         let config = &shared.config;
         let keeping = Keeping {
@@ -73,12 +74,12 @@ impl Forward {
         })
     }
 
-    /// The query as this upstream is asked it: padded where it is encrypted, and without EDNS where that is not missed and
-    /// the upstream is known to drop it, or may be, having been silent until the `last` time.
+    /// The query in the form sent to this upstream: padded over TLS; without EDNS if nothing is lost by that
+    /// and the upstream is known to drop it, or may (it was silent so far and this is the `last` try).
     pub(super) fn as_asked(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {
         let upstream = &self.shared.upstreams[index];
         if upstream.secured.is_some() {
-            // Whoever speaks TLS knows EDNS.
+            // A server that speaks TLS knows EDNS.
             return query.padded().map_or_else(|| Rc::clone(query), Rc::new);
         }
         if (last || upstream.drops_edns())
@@ -90,7 +91,7 @@ impl Forward {
         query.clone()
     }
 
-    /// All that is tried at one upstream before it counts as failed; begins `now`.
+    /// Tries one upstream until it counts as failed, starting at `now`.
     pub(super) async fn attempt(
         self: Rc<Self>,
         index: usize,
@@ -107,13 +108,13 @@ impl Forward {
         }
         if let Some(with) = query.has_edns()
             && over == Protocol::Udp
-            // Acting on what is remembered does not renew it.
+            // A query sent without EDNS because of that memory must not renew it.
             && (with || !upstream.drops_edns())
         {
             upstream.answered_edns(with);
         }
-        // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
-        // of EDNS is not remembered, since an answer like this may be about the one query only.
+        // RFC 6891 section 6.2.2: the OPT record may be all that the server rejects. This is not remembered,
+        // since the reply may concern only this one query.
         if matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP | rcode::BADVERS)
             && let Some(plain) = query.without_edns()
         {
@@ -132,7 +133,7 @@ impl Forward {
         Ok(reply)
     }
 
-    /// One query, one reply, and what it says about the upstream; begins at `begin`, which is now.
+    /// Sends one query, waits for its reply and records the outcome; starts at `begin`, which is now.
     async fn exchange(
         &self,
         index: usize,
@@ -157,7 +158,7 @@ impl Forward {
             }
             Protocol::Tcp | Protocol::Encrypted(Encryption::Tls) => {
                 counters.tcp.fetch_add(1, Relaxed);
-                // In a box of its own, or every attempt over UDP would be as large.
+                // Boxed, or every attempt over UDP would be as large.
                 Box::pin(self.pools[index].exchange(query, limit)).await
             }
         };
@@ -175,7 +176,7 @@ impl Forward {
         outcome
     }
 
-    /// Counts what came of a query, and what it says about the upstream, which had so long at most.
+    /// Counts the outcome of a query, and judges the upstream by it; it had at most `limit`.
     fn note(
         &self,
         index: usize,
@@ -192,7 +193,7 @@ impl Forward {
                 if is_left {
                     return;
                 }
-                // The rare TCP of a UDP upstream takes several round trips.
+                // TCP after a truncated UDP answer takes several round trips, so it is not measured.
                 if over == config.protocol {
                     upstream.measured(took);
                 }
@@ -207,9 +208,9 @@ impl Forward {
                 if *fault == Fault::Denied {
                     denied::tell(upstream.address);
                 }
-                // Silence that the deadline cut short proves nothing, unless it was long already.
+                // A timeout cut short by the deadline proves nothing, unless it exceeded the RTO.
                 let fair = *fault != Fault::Timeout || limit == config.timeout || took >= upstream.rto();
-                // A server may do without TCP, and be well.
+                // A server that refuses TCP may be well otherwise.
                 if !is_left && fair && over == config.protocol {
                     self.shared.probe(index, upstream.failed(*fault));
                 }

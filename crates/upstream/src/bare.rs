@@ -1,4 +1,4 @@
-//! An alias and nothing else, from a server that only says what it has: the target is asked for in turn.
+//! A reply with only an alias, from a server without recursion: the alias's target is then resolved in turn.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::dns::records::{Meaning, Section, Walk, counts};
 use crate::dns::{HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at};
 use dnsweir_answer::{Alias, Resolution};
 
-/// What an upstream said to `question`; where it does no recursion, and its answer ends in an alias, that is followed (RFC 1034
-/// section 5.3.3, step 4c).
+/// Passes on an upstream's reply; if the server does no recursion and the reply ends in an alias, the alias
+/// is followed (RFC 1034 section 5.3.3, step 4c).
 pub(super) fn led_on(question: &[u8], resolution: Resolution) -> Resolution {
     let Resolution::Answer { answer, .. } = &resolution else {
         return resolution;
@@ -26,7 +26,7 @@ pub(super) fn led_on(question: &[u8], resolution: Resolution) -> Resolution {
     }
 }
 
-/// Where the aliases of an answer lead that begin at the name that was asked for, if they do.
+/// The final target of the aliases that start at the name asked for, if there are any.
 fn last_target(question: &[u8], message: &[u8]) -> Option<Vec<u8>> {
     let name = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?;
     if u16_at(question, name.len()) == rtype::CNAME {
@@ -35,7 +35,7 @@ fn last_target(question: &[u8], message: &[u8]) -> Option<Vec<u8>> {
     let start = skip_plain(message, HEADER).ok()? + QUESTION_TAIL;
     let mut name = name.to_ascii_lowercase();
     let mut led = false;
-    // Each record leads on once at most, so that a loop of them ends.
+    // Each record is followed at most once, so a loop ends.
     for record in Walk::new(message, start, [counts(message)[0], 0, 0]).map_while(Result::ok) {
         debug_assert_eq!(record.section, Section::Answer);
         let owner = spelled(message, record.start).ok()?;

@@ -1,8 +1,8 @@
 //! A connection to an upstream that carries many queries at a time, over any stream.
 //!
-//! A connection is a task that both writes and reads. A caller leaves a whole message with its length prefix in the
-//! outbox, and waits for the reply under an ID that is unique on this connection; replies may come in any order. So a
-//! query can be given up at any moment without leaving half of it on the wire.
+//! A connection is one task that both reads and writes. A caller puts a whole message with its length prefix
+//! into the outbox and waits for the reply under an ID that is unique on this connection; replies may come in
+//! any order. So a query can be given up at any moment without leaving half of it on the wire.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,39 +22,39 @@ use super::upstream::Upstream;
 use crate::config::Protocol;
 use crate::dns::MESSAGE_MAXIMUM;
 
-/// Queries on one connection at a time: few enough that a random ID is free at the first or second try.
+/// Most queries on one connection: few enough that a random ID is free at the first or second try.
 const MOST_PENDING: usize = 1024;
-/// Bytes that a connection may have to write before it counts as full.
+/// Unsent bytes at which a connection counts as full.
 const MOST_UNSENT: usize = 64 * 1024;
-/// Queries in a row without a reply after which a connection is taken for dead.
+/// After so many queries in a row without a reply, a connection is considered dead.
 const MOST_SILENT: u32 = 2;
 const INBOX: usize = 4096;
-/// With its length prefix.
+/// Including the length prefix.
 const LARGEST_MESSAGE: usize = 2 + MESSAGE_MAXIMUM;
-/// Octets that a connection holds at most: what is to be written and what is being written, each full but for one
-/// message; what was read, less than one message and one more read of as much; and as much again handed out and not
-/// yet taken.
+/// Most bytes that a connection holds: the outbox and the buffer being written, each at most full plus one
+/// message; the inbox, less than one message plus one more read of that size; and as much again in replies
+/// not yet taken.
 pub(super) const CONNECTION_OCTETS: usize = 2 * (MOST_UNSENT + LARGEST_MESSAGE) + 2 * 2 * LARGEST_MESSAGE;
 
 /// One connection to an upstream, over any stream.
 pub(super) struct Connection {
     serial: u64,
     opened: Rc<Cell<u64>>,
-    /// Until when it takes queries.
+    /// When it stops accepting queries.
     until: Option<Instant>,
-    /// Once closed: the serial number from which on connections are younger than that.
+    /// Once closed: the lowest serial number of a connection opened later.
     successors: Cell<u64>,
     state: RefCell<State>,
-    /// The outbox, `pending` or `closed` changed.
+    /// Notified when the outbox, `pending` or `closed` changes.
     wake: Notify,
 }
 
-/// For how long connections are kept.
+/// How long connections are kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keeping {
     /// Without a query.
     pub idle: Duration,
-    /// At all, as long as there are queries.
+    /// In total, even while there are queries.
     pub max_age: Option<Duration>,
 }
 
@@ -62,11 +62,11 @@ struct State {
     pending: HashMap<u16, Waiting>,
     outbox: Vec<u8>,
     closed: bool,
-    /// Takes no more queries, since the server asked for that, or it is old.
+    /// Accepts no more queries: the server asked for that, or it is too old.
     retiring: bool,
     /// Has carried a reply.
     proven: bool,
-    /// Queries in a row that got no reply in time.
+    /// Queries in a row without a reply in time.
     silent: u32,
     idle: Duration,
     quiet_since: Instant,
@@ -78,7 +78,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// A connection that is yet to be established; it counts in `opened`.
+    /// A connection still to be established; it counts in `opened`.
     pub fn new(opened: &Rc<Cell<u64>>, keeping: Keeping) -> Self {
         let serial = opened.replace(opened.get() + 1);
         Self {
@@ -100,12 +100,12 @@ impl Connection {
         }
     }
 
-    /// Sends `query` and waits for its reply until then. Dropping the future forgets the query.
+    /// Sends `query` and waits for its reply until `until`. Dropping the future gives the query up.
     pub async fn ask(&self, query: &Rc<Query>, until: Instant) -> Result<Reply, Fault> {
         let mut ticket = self.register(query);
         match timeout_at(until, &mut ticket.reply).await {
             Ok(Ok(outcome)) => outcome,
-            // The task is gone without a word: the worker is shutting down.
+            // The task is gone: the worker is shutting down.
             Ok(Err(_)) => Err(Fault::Closed),
             Err(_) => {
                 self.stayed_silent();
@@ -128,7 +128,7 @@ impl Connection {
                 reply: sender,
             },
         );
-        // `Query` is never longer than what the prefix can say.
+        // `Query` never exceeds what the prefix can express.
         let length = u16::try_from(query.len()).unwrap_or(u16::MAX);
         state.outbox.extend_from_slice(&length.to_be_bytes());
         query.write(id, &mut state.outbox);
@@ -140,8 +140,8 @@ impl Connection {
         }
     }
 
-    /// A server may be slow with one name, but a connection on which several in a row remain unanswered is
-    /// broken without our having been told, as after a change of NAT rules.
+    /// Counts a timeout. A server may be slow with one name, but several timeouts in a row mean that the
+    /// connection broke without notice, as after a change of NAT rules.
     fn stayed_silent(&self) {
         let silent = {
             let mut state = self.state.borrow_mut();
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Ends it, and every query that still waits on it, with `fault`.
+    /// Closes the connection, and fails every query still waiting on it with `fault`.
     pub fn close(&self, fault: Fault) {
         let mut state = self.state.borrow_mut();
         if !state.closed {
@@ -167,7 +167,7 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Whether it takes queries; it ends when it has grown too old for that and nobody waits on it.
+    /// Whether it accepts queries. A connection that is too old closes once no query waits on it.
     pub fn is_open(&self) -> bool {
         let mut state = self.state.borrow_mut();
         if !state.retiring && self.until.is_some_and(|until| until <= Instant::now()) {
@@ -177,23 +177,23 @@ impl Connection {
         !state.closed && !state.retiring
     }
 
-    /// Whether it has as much to do as it may have.
+    /// Whether it has as many queries or unsent bytes as allowed.
     pub fn is_full(&self) -> bool {
         let state = self.state.borrow();
         state.pending.len() >= MOST_PENDING || state.outbox.len() >= MOST_UNSENT
     }
 
-    /// Queries without a reply.
+    /// Queries without a reply yet.
     pub fn pending(&self) -> usize {
         self.state.borrow().pending.len()
     }
 
-    /// Where it stands among all that were ever opened.
+    /// Its place in the order in which connections were opened.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Once it is closed: the serial number from which on connections are younger than that.
+    /// Once it is closed: the lowest serial number of a connection opened later.
     pub fn successors(&self) -> u64 {
         self.successors.get()
     }
@@ -203,7 +203,8 @@ impl Connection {
         self.state.borrow().proven
     }
 
-    /// The connection's whole life, in which it holds its permit. Establishing the `stream` may take as long as `dial`.
+    /// Runs the connection, from establishing `stream`, which may take `dial`, to its end. Holds the permit
+    /// meanwhile.
     pub async fn run<S: AsyncRead + AsyncWrite>(
         self: Rc<Self>,
         stream: impl Future<Output = Result<S, Fault>>,
@@ -219,13 +220,13 @@ impl Connection {
         self.close(fault);
     }
 
-    /// Writes what is in the outbox and hands out what comes in, until either side has had enough; the result is why queries
-    /// on it have no answer.
+    /// Writes the outbox and delivers replies until either side closes. Returns why the remaining queries get
+    /// no reply.
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite, upstream: &Upstream) -> Fault {
         let (mut reader, mut writer) = io::split(stream);
         let mut inbox = Vec::with_capacity(INBOX);
         let (mut sending, mut sent) = (Vec::new(), 0);
-        // Whether the stream may still keep some of what was written to it.
+        // Whether the stream may still buffer some of what was written to it.
         let mut unflushed = false;
         loop {
             if sent == sending.len() {
@@ -247,13 +248,13 @@ impl Connection {
             };
             tokio::select! {
                 read = reader.read_buf(&mut inbox) => match read {
-                    // A half-closed connection has nothing to tell us any more (RFC 7766 section 6.2.4).
+                    // A half-closed connection is of no more use to us (RFC 7766 section 6.2.4).
                     Ok(0) => return Fault::Closed,
                     Err(error) => return Fault::of_stream(&error),
                     Ok(_) => self.unpack(&mut inbox, upstream),
                 },
-                // The prefix and its message leave in one write (RFC 7766 section 8), with others if they
-                // wait.
+                // The prefix and its message leave in one write (RFC 7766 section 8), with others if any are
+                // queued.
                 written = write(&mut writer, &sending[sent..]), if sent < sending.len() || unflushed => {
                     match written {
                         Ok(0) if sent < sending.len() => return Fault::Closed,
@@ -267,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// Hands out the whole messages in `inbox` and leaves the rest: less than one message, so it is bounded.
+    /// Delivers the complete messages in `inbox`. The rest is less than one message, so `inbox` is bounded.
     fn unpack(&self, inbox: &mut Vec<u8>, upstream: &Upstream) {
         let mut at = 0;
         while let Some(&[high, low]) = inbox.get(at..at + 2) {
@@ -286,10 +287,10 @@ impl Connection {
         }
     }
 
-    /// False for a message that answers no query under way.
+    /// Delivers a message to its query. Returns false if it answers no query under way.
     fn deliver(&self, message: &[u8]) -> bool {
         let mut state = self.state.borrow_mut();
-        // Even a reply that comes too late shows that the connection works.
+        // Even a late reply shows that the connection works.
         state.silent = 0;
         let Some(&[high, low]) = message.get(..2) else {
             return false;
@@ -307,7 +308,7 @@ impl Connection {
         state.quiet_since = Instant::now();
         if let Some(keepalive) = outcome.as_ref().ok().and_then(|reply| reply.keepalive) {
             state.idle = state.idle.min(keepalive);
-            // RFC 7828 section 3.2.2: zero asks for the connection to be closed as soon as it can be.
+            // RFC 7828 section 3.2.2: zero asks to close the connection as soon as possible.
             state.retiring |= keepalive.is_zero();
         }
         if let Some(waiting) = state.pending.remove(&id) {
@@ -317,7 +318,7 @@ impl Connection {
     }
 }
 
-/// Writes some of `octets`; if there are none, has the stream send what it keeps. Either may be given up and begun anew.
+/// Writes some of `octets`, or flushes the stream if there are none. Safe to cancel and repeat.
 async fn write(writer: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> io::Result<usize> {
     match octets {
         [] => writer.flush().await.map(|()| 0),
@@ -325,7 +326,7 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> io::Res
     }
 }
 
-/// A query under way on a connection, given up when dropped.
+/// A query under way on a connection; dropping it gives the query up.
 struct Ticket<'c> {
     connection: &'c Connection,
     id: u16,
@@ -336,7 +337,7 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.reply.close();
         let mut state = self.connection.state.borrow_mut();
-        // The ID may be another's by now, who still listens.
+        // The ID may have been reused for a query that still waits.
         if state
             .pending
             .get(&self.id)

@@ -1,4 +1,4 @@
-//! What is counted about each upstream.
+//! The counters of each upstream.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,28 +10,28 @@ use crate::dns::rcode;
 use crate::histogram::Histogram;
 use dnsweir_config::tls::Problem;
 
-/// What has been counted about one upstream. All are totals, updated without order between them.
+/// Counters of one upstream. All are totals, updated without order between them.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Queries sent over UDP.
     pub udp: AtomicU64,
-    /// Queries sent over TCP, or what lies upon it.
+    /// Queries sent over connections: TCP, and TLS, HTTPS and QUIC.
     pub tcp: AtomicU64,
-    /// Time from sending to a reply, for those that got one.
+    /// Time from sending to the reply, for queries that got one.
     pub durations: Histogram<17>,
-    /// Attempts that did not give an answer, by [`Reason`].
+    /// Attempts without an answer, by [`Reason`].
     pub failures: [AtomicU64; Reason::ALL.len()],
-    /// Attempts begun because an earlier one was silent for too long.
+    /// Attempts started because an earlier one was silent for too long.
     pub hedges: AtomicU64,
-    /// Messages that were dropped because their ID or question was not that of any query.
+    /// Messages dropped because their ID or question matched no query.
     pub strays: AtomicU64,
-    /// UDP replies with TC set, asked for again over TCP.
+    /// UDP replies with TC set, retried over TCP.
     pub truncated: AtomicU64,
-    /// Queries sent without EDNS because the upstream does not know it, or is silent about it.
+    /// Queries sent without EDNS because the upstream rejects or ignores it.
     pub without_edns: AtomicU64,
-    /// Probes that it did not answer, or only with SERVFAIL or REFUSED.
+    /// Probes without an answer, or answered with SERVFAIL or REFUSED.
     pub failed_probes: AtomicU64,
-    /// Queries of ours that came back to us.
+    /// Loop probes that came back to us.
     pub loops: AtomicU64,
 }
 
@@ -52,23 +52,23 @@ impl Counters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Reason {
-    /// Silence.
+    /// No reply in time.
     Timeout,
-    /// Nobody listens.
+    /// Nothing listens there.
     ConnectionRefused,
     /// Any other network error.
     Network,
-    /// A TCP connection that closed with the query on it.
+    /// The TCP connection closed with the query on it.
     Closed,
-    /// A reply that is not a DNS message.
+    /// A reply that is not a valid DNS message.
     Malformed,
-    /// A socket given up for the datagrams on it that answer nothing.
+    /// A socket given up after too many datagrams that match no query.
     Forged,
-    /// No room on the TCP connections, or for another socket.
+    /// All connections are full, or no further socket may be opened.
     Busy,
-    /// No socket could be made.
+    /// No socket could be created.
     Local,
-    /// The node dropped what was sent.
+    /// The node dropped the query.
     Denied,
     /// RCODE 2: the next upstream was tried.
     Servfail,
@@ -76,19 +76,19 @@ pub enum Reason {
     Refused,
     /// A certificate for another name.
     CertificateName,
-    /// A certificate whose time is over.
+    /// An expired certificate.
     CertificateExpired,
-    /// A certificate whose time has not come.
+    /// A certificate that is not valid yet.
     CertificateEarly,
-    /// A certificate of an authority that is not trusted.
+    /// A certificate from an untrusted issuer.
     CertificateIssuer,
-    /// A key that is not among those pinned.
+    /// A key that is not one of the pinned keys.
     CertificateKey,
-    /// Another fault of a certificate.
+    /// Another fault of the certificate.
     Certificate,
-    /// No TLS for another reason.
+    /// TLS failed for another reason.
     Tls,
-    /// An error of HTTP.
+    /// An HTTP status other than 200.
     Http,
     /// RCODE 1: the next upstream was tried.
     Formerr,
@@ -96,12 +96,12 @@ pub enum Reason {
     Notimp,
     /// RCODE 9: the next upstream was tried.
     Notauth,
-    /// Other servers in the place of an answer: the next upstream was tried.
+    /// A referral instead of an answer: the next upstream was tried.
     Referral,
 }
 
 impl Reason {
-    /// In the order of [`Counters::failures`].
+    /// All reasons, in the order of [`Counters::failures`].
     pub const ALL: [Self; 23] = [
         Self::Timeout,
         Self::ConnectionRefused,
@@ -128,7 +128,7 @@ impl Reason {
         Self::Referral,
     ];
 
-    /// As a label's value.
+    /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -157,7 +157,7 @@ impl Reason {
         }
     }
 
-    /// For an RCODE that may mean that the server cannot answer anything.
+    /// The reason for an RCODE that may mean that the server can answer nothing.
     pub(super) fn of_rcode(rcode: u16) -> Option<Self> {
         match rcode {
             rcode::SERVFAIL => Some(Self::Servfail),
@@ -166,8 +166,8 @@ impl Reason {
         }
     }
 
-    /// For a reply that is no answer, which another server may have: such a server may be well, and cannot read this query, or is the
-    /// wrong one for it.
+    /// The reason to ask another server after this reply: this one may be well, but cannot read the query, or
+    /// is the wrong one for it.
     pub(super) fn to_ask_another(reply: &Reply) -> Option<Self> {
         match reply.rcode {
             rcode::FORMERR => Some(Self::Formerr),

@@ -1,4 +1,4 @@
-//! Queries that do not leave this node: says why, as far as the kernel tells.
+//! Logs why this node drops queries to upstreams, as far as the kernel reveals it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How often it is said, while queries are dropped all the time.
+/// The shortest time between two such messages.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// When it was last said.
+/// When it was last logged.
 static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Says that a query to an upstream was dropped, unless that was said lately.
+/// Logs that a query to an upstream was dropped, unless that was logged within [`PAUSE`].
 pub(super) fn tell(upstream: SocketAddr) {
     let mut told = TOLD.lock();
     if told.is_some_and(|told| told.elapsed() < PAUSE) {
@@ -25,11 +25,11 @@ pub(super) fn tell(upstream: SocketAddr) {
     tracing::error!(%upstream, "this node drops queries to upstreams: {why}");
 }
 
-/// Why the kernel says EPERM, by what it says of its connection tracking: how many entries there are, and how many there may be.
+/// Why the kernel returned EPERM, judged by the entries in its connection tracking table and their maximum.
 fn reason(count: Option<&str>, most: Option<&str>) -> String {
     let number = |text: Option<&str>| text.and_then(|text| text.trim().parse::<u64>().ok());
     match (number(count), number(most)) {
-        // By the time that it is looked at, some have gone.
+        // By the time of reading, some entries have gone.
         (Some(count), Some(most)) if count >= most - most / 8 => format!(
             "its connection tracking table is full ({count} of {most} entries): raise net.netfilter.nf_conntrack_max, or find who opens so many \
              connections"

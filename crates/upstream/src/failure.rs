@@ -8,54 +8,54 @@ use super::message::NotAQuery;
 use crate::dns::edns::ExtendedError;
 use dnsweir_config::tls::{self, Problem};
 
-/// How one attempt at one upstream ended without a reply.
+/// Why one attempt at one upstream ended without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Silent for the attempt's whole time.
+    /// No reply within the attempt's time.
     #[error("did not answer in time")]
     Timeout,
-    /// Nobody listens there: ICMP port unreachable, or a TCP reset while connecting.
+    /// Nothing listens there: ICMP port unreachable, or a TCP reset while connecting.
     #[error("refused the connection")]
     Refused,
-    /// The network between it and us said no.
+    /// A network error on the way to it.
     #[error("could not be reached ({0})")]
     Network(io::ErrorKind),
     /// It closed the TCP connection with the query on it.
     #[error("closed the connection before it answered")]
     Closed,
-    /// TLS did not come about with it.
+    /// The TLS handshake failed.
     #[error("{0}")]
     Tls(Problem),
-    /// Over HTTPS, another status than 200.
+    /// Over HTTPS, a status other than 200.
     #[error("answered with the HTTP status {0}")]
     Http(u16),
-    /// Its reply has the right ID and question, and is not a DNS message otherwise.
+    /// Its reply has the right ID and question, but is not a valid DNS message otherwise.
     #[error("sent a malformed reply")]
     Malformed,
-    /// So many datagrams came that answer nothing that its socket was given up.
+    /// Its socket was given up after too many datagrams that match no query.
     #[error("was given up after too many replies that match no query")]
     Forged,
-    /// All TCP connections to it carry as many queries as they may, or all sockets that there may be are open.
+    /// All its connections carry as many queries as allowed, or no further socket may be opened.
     #[error("was not asked, since all its sockets and connections are in use")]
     Busy,
-    /// It did not leave this node.
+    /// The query did not leave this node.
     #[error(
         "was not asked, since this node dropped the query: its connection tracking table is full, or a rule forbids it"
     )]
     Denied,
-    /// This process could not make a socket. Says nothing about the upstream.
+    /// This process could not create a socket. Says nothing about the upstream.
     #[error("was not asked, since no socket could be created ({0})")]
     Local(io::ErrorKind),
 }
 
 impl Fault {
-    /// What an error of a connected socket says about its other end.
+    /// The fault that an error of a connected socket means.
     pub(super) fn of_network(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::TimedOut => Self::Timeout,
             io::ErrorKind::PermissionDenied => Self::Denied,
-            // No free port or no memory: ours, not theirs.
+            // No free port or no memory: our fault, not the upstream's.
             io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
                 Self::Local(error.kind())
             }
@@ -63,19 +63,19 @@ impl Fault {
         }
     }
 
-    /// What an error of a connection that was established says about its other end: that it closed it, or in TLS why.
+    /// The fault that an error on an established connection means: it was closed, or why TLS failed.
     pub(super) fn of_stream(error: &io::Error) -> Self {
         tls::error_in(error).map_or(Self::Closed, |error| Self::Tls(Problem::of(error)))
     }
 
-    /// Whether the same upstream is worth another attempt for the same query. What was lost may arrive the
-    /// second time; what was refused stays refused for now.
+    /// Whether the same upstream is worth another attempt for this query. What was lost may arrive the second
+    /// time; what was refused stays refused for now.
     pub(super) fn may_pass(self) -> bool {
         matches!(self, Self::Timeout | Self::Closed | Self::Forged)
     }
 
-    /// Whether it says that a server is not there, whatever it was asked: behind one address there may be several, and a route
-    /// may be there a moment later.
+    /// Whether it means that a server is absent, whatever the query: one address may have several servers,
+    /// and a route may appear a moment later.
     pub(super) fn is_of_one_server(self) -> bool {
         matches!(
             self,
@@ -83,21 +83,21 @@ impl Fault {
         )
     }
 
-    /// Whether it says nothing about the next attempt: so is it with a descriptor for a socket.
+    /// Whether it says nothing about the next attempt: a descriptor for a socket may be free by then.
     pub(super) fn is_of_one_attempt(self) -> bool {
         self.is_of_one_server() || matches!(self, Self::Local(_))
     }
 
-    /// Whether it is this node's own: it says nothing about what was asked.
+    /// Whether this node caused it, so that it says nothing about the name asked for.
     pub(super) fn is_local(self) -> bool {
         matches!(
             self,
-            // There is no route: the node has no network, or has it in a moment.
+            // There is no route: the node has no network, or not yet.
             Self::Local(_) | Self::Denied | Self::Busy | Self::Network(io::ErrorKind::NetworkUnreachable)
         )
     }
 
-    /// Whether it may mean that the upstream is down, for a probe to find out.
+    /// Whether the upstream may be down, which a probe then finds out.
     pub(super) fn blames_upstream(self) -> bool {
         matches!(
             self,
@@ -117,16 +117,16 @@ impl Fault {
 pub enum Failure {
     /// As many queries are under way as `concurrent` allows.
     Overloaded {
-        /// That number.
+        /// The value of `concurrent`.
         concurrent: usize,
     },
-    /// It was under way, and gave way to another one.
+    /// It was under way, and another query displaced it.
     Displaced,
-    /// The caller handed over something that cannot be asked.
+    /// The message cannot be sent as a query.
     NotAQuery(NotAQuery),
     /// Every upstream loops back to this proxy.
     AllLoop,
-    /// None is known yet.
+    /// No upstream is known yet.
     NoUpstreams,
     /// Every attempt failed.
     NoReply(Vec<(SocketAddr, Fault)>),
@@ -135,8 +135,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether a limit of this process's own played a part: then it says nothing about what was asked, and is no
-    /// resolution failure that others could be spared (RFC 9520 section 2).
+    /// Whether one of this process's own limits played a part. Then it says nothing about the name asked for,
+    /// and is no resolution failure to cache (RFC 9520 section 2).
     pub fn is_local(&self) -> bool {
         match self {
             Self::Overloaded { .. }
@@ -149,7 +149,7 @@ impl Failure {
         }
     }
 
-    /// What a client is told about it (RFC 8914 section 4).
+    /// The extended error for the client (RFC 8914 section 4).
     pub fn extended_error(&self) -> ExtendedError {
         match self {
             Self::NoReply(tried) if tried.iter().all(|(_, fault)| *fault == Fault::Timeout) => {

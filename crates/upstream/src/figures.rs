@@ -1,4 +1,4 @@
-//! What `/metrics` shows of a `forward`, by upstream.
+//! The metrics of `forward`, per upstream.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use super::forwarder::Forwarder;
 use crate::config::Protocol;
 use dnsweir_counts::figures::Figures;
 
-/// A counter that is shown as it is: name, help, and where it is.
+/// A counter exposed as is: name, help text and accessor.
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
 const PLAIN: [Plain; 6] = [
@@ -45,7 +45,7 @@ const PLAIN: [Plain; 6] = [
 ];
 
 impl Forwarder {
-    /// Adds what happened to each upstream. Stages that name the same one are not told apart.
+    /// Adds each upstream's metrics. Stages that name the same upstream share its series.
     pub fn show(&self, figures: &mut Figures) {
         for upstream in &self.upstreams {
             let to = upstream.address.to_string();

@@ -1,4 +1,4 @@
-//! One `forward` stage, as all workers share it: its upstreams, and what bounds the queries to them.
+//! One `forward` stage, shared by all workers: its upstreams, and the limits on queries to them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,18 +19,19 @@ use crate::config;
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
-/// One `forward` stage, as all workers share it. It outlives a reload that changes neither the stage nor its zone.
+/// One `forward` stage, shared by all workers. It outlives reloads that change neither the stage nor its
+/// zone.
 #[derive(Debug)]
 pub struct Forwarder {
     pub(super) config: config::Forward,
-    /// What probes ask for, and below: the first name of the stage's zone.
+    /// The first name of the stage's zone: probes ask for it, and for names below it.
     pub(super) zone: Name,
-    /// Names that are left to the next stage.
+    /// Names left to the next stage.
     pub(super) except: SuffixMap<()>,
     pub(super) upstreams: Vec<Arc<Upstream>>,
-    /// Queries so far, by which round-robin turns.
+    /// Count of queries so far, for round-robin.
     position: AtomicUsize,
-    /// The `concurrent` queries.
+    /// The places of the `concurrent` queries.
     pub(super) under_way: Arc<Room>,
     pub(super) sockets: Arc<Quota>,
     pub(super) begun: AtomicBool,
@@ -39,7 +40,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A stage of `zone`, for so many workers. Nothing is known about the upstreams yet: all count as healthy.
+    /// A stage of `zone` for `workers` workers. Nothing is known about the upstreams yet, so all count as
+    /// healthy.
     pub fn new(config: &config::Forward, zone: &Name, workers: usize) -> Arc<Self> {
         let client = config.client();
         let upstreams = config
@@ -63,7 +65,7 @@ impl Forwarder {
         })
     }
 
-    /// How long a query that is under way is safe from others: for what upstreams usually take, if nothing is written.
+    /// How long a query under way cannot be displaced: `jostle`, or by default the slowest upstream's RTO.
     fn jostle(&self) -> Duration {
         let usual = || self.upstreams.iter().map(|upstream| upstream.rto()).max();
         self.config
@@ -71,34 +73,34 @@ impl Forwarder {
             .unwrap_or_else(|| usual().map_or(JOSTLE, |usual| usual.min(JOSTLE)))
     }
 
-    /// Whether any upstream has ever answered, with something else than SERVFAIL and REFUSED.
+    /// Whether any upstream has ever answered with anything but SERVFAIL or REFUSED.
     pub fn has_answer(&self) -> bool {
         *self.answered.borrow()
     }
 
     /// Waits until [`Self::has_answer`].
     pub async fn answer(&self) {
-        // The sender lives as long as this does.
+        // Cannot fail: the sender lives as long as `self`.
         let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
     }
 
-    /// Whether what any upstream is asked comes back to this proxy.
+    /// Whether queries to any upstream come back to this proxy.
     pub fn loops(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.looping())
     }
 
-    /// Whether there is nobody to ask, since every upstream loops back to this proxy.
+    /// Whether no upstream is usable because all of them loop back to this proxy.
     pub fn only_loops(&self) -> bool {
         !self.upstreams.is_empty() && self.upstreams.iter().all(|upstream| upstream.looping())
     }
 
-    /// In the order of the configuration.
+    /// The upstreams in the order of the configuration.
     #[cfg(test)]
     pub fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
     }
 
-    /// An upstream has answered for the first time.
+    /// Records that an upstream has answered for the first time.
     pub(super) fn heard(&self) {
         self.answered.send_replace(true);
     }
@@ -116,12 +118,13 @@ impl Forwarder {
         )
     }
 
-    /// A place among the `concurrent` queries, which whoever calls [`Forward::race`](super::Forward::race) holds
-    /// meanwhile; `about` is what names share that are likely to be silent together, the end of a name. Until the place is
-    /// dropped, another query may displace it: then this one is to be given up.
+    /// Takes a place among the `concurrent` queries; the caller holds it while
+    /// [`Forward::race`](super::Forward::race) runs. `about` is the end of the name, shared by names that
+    /// tend to fail together. While the place is held, another query may displace it: then this query must be
+    /// given up.
     ///
     /// # Errors
-    /// As many are under way, and none has to give way.
+    /// All places are taken, and none can be displaced.
     pub fn admit(&self, client: IpAddr, about: &[u8], now: Instant) -> Result<Place, Failure> {
         self.under_way
             .enter(client, about, now.into_std(), self.jostle())

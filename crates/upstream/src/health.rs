@@ -1,8 +1,9 @@
 //! Whether an upstream is in use: what raises the suspicion that it is down, and what a probe found.
 //!
-//! Failures of queries say little: names whose own servers are silent make a healthy upstream silent, and a
-//! domain that is broken makes it say SERVFAIL. So they only start a [`probe`](super::probe), and the probe
-//! decides, with a question that a working upstream answers. So clients cannot take an upstream out by what they ask.
+//! Failed queries prove little: names whose own servers are silent make a healthy upstream silent, and a
+//! broken domain makes it return SERVFAIL. So failures only start a [`probe`](super::probe), and the probe
+//! decides, with a question that a working upstream answers. Clients cannot take an upstream out by what they
+//! ask.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -11,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// An upstream that was unreachable has answered since somebody last heard so.
+/// Notified when an unreachable or looping upstream works again.
 static RECOVERED: Notify = Notify::const_new();
 
-/// Waits until an upstream answers that could not be reached, or had not since somebody last waited. What was kept of failures says
-/// nothing any more then: the process has one who waits.
+/// Waits until an unreachable or looping upstream works again, or returns at once if one does since the last
+/// call. Cached failures are outdated then. There is one waiter per process.
 pub async fn recovered() {
     RECOVERED.notified().await;
 }
 
-/// What a whole failure weighs against an upstream; being overtaken weighs 1.
+/// The weight of a failure against an upstream; being overtaken weighs 1.
 pub(super) const FAILURE: u32 = 4;
 
 /// What is known of one upstream.
@@ -31,26 +32,27 @@ pub(super) struct Health {
     out: AtomicBool,
     /// The last look for a loop found one.
     looping: AtomicBool,
-    /// Since its last answer nobody was there, or no probe was answered. What names alone make it silent about does not count.
+    /// Since its last answer, a server was absent or a probe failed. Mere silence does not count: names can
+    /// cause it.
     unreachable: AtomicBool,
-    /// It has answered a query or a probe, ever.
+    /// It has answered a query or a probe at least once.
     heard: AtomicBool,
-    /// A task probes it.
+    /// A task is probing it.
     probing: AtomicBool,
     /// Weight of the failures since the last success.
     strikes: AtomicU32,
     /// [`FAILURE`] times `max-fails`; 0: never suspected, never out.
     limit: u32,
-    /// What was just asked of it to see whether it comes back.
+    /// The token that the loop probe under way asks for.
     token: Mutex<Option<Token>>,
 }
 
-/// A random number that only those know who have just been asked for it.
+/// A random number known only to those that were just asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token(u128);
 
 impl Token {
-    /// As a name's label: 32 hexadecimal digits.
+    /// The token as a label: 32 hexadecimal digits.
     pub fn label(self) -> [u8; 32] {
         let mut label = [0; 32];
         for (digit, octet) in label.iter_mut().enumerate() {
@@ -66,7 +68,7 @@ impl Token {
 }
 
 impl Health {
-    /// Nothing is known yet: it counts as healthy.
+    /// Nothing is known yet, so it counts as healthy.
     pub fn new(address: SocketAddr, max_fails: u32) -> Self {
         Self {
             address,
@@ -86,7 +88,7 @@ impl Health {
         self.out.load(Relaxed)
     }
 
-    /// Whether what it is asked comes back.
+    /// Whether queries to it come back.
     pub fn looping(&self) -> bool {
         self.looping.load(Relaxed)
     }
@@ -96,12 +98,12 @@ impl Health {
         self.heard.load(Relaxed)
     }
 
-    /// Nobody was there.
+    /// Records that no server was there.
     pub fn missed(&self) {
         self.unreachable.store(true, Relaxed);
     }
 
-    /// It answered a query, with something other than that it could not. True if that was the first time.
+    /// Records a reply other than SERVFAIL and REFUSED. Returns true for the first one.
     pub fn answered(&self) -> bool {
         self.strikes.store(0, Relaxed);
         if self.unreachable.load(Relaxed) && self.unreachable.swap(false, Relaxed) {
@@ -110,36 +112,37 @@ impl Health {
         !self.heard() && !self.heard.swap(true, Relaxed)
     }
 
-    /// Something speaks against it. True if it has to be probed by the caller, who alone gets to hear so and has
-    /// to say when that is over ([`Self::probe_ended`]).
+    /// Adds the weight of a failure. Returns true if the caller must probe it; only one caller is told so,
+    /// and it must call [`Self::probe_ended`] afterwards.
     pub(crate) fn strike(&self, weight: u32) -> bool {
         if self.limit == 0 || self.strikes.fetch_add(weight, SeqCst).saturating_add(weight) < self.limit {
             return false;
         }
-        // Not left to grow until it wraps.
+        // Caps the sum, so that it cannot wrap.
         self.strikes.store(self.limit, SeqCst);
         self.claim_probe()
     }
 
     /// Whether the caller is the one to probe it.
     pub(crate) fn claim_probe(&self) -> bool {
-        // In one order with the strikes, or both sides of `probe_ended_unless_suspect` might rely on each other.
+        // Ordered with the strikes: otherwise both sides of `probe_ended_unless_suspect` might leave the
+        // probe to the other.
         !self.probing.swap(true, SeqCst)
     }
 
-    /// Nobody probes it any more. Who sees it fail next does.
+    /// Ends probing. The next failure starts it again.
     pub(crate) fn probe_ended(&self) {
         self.probing.store(false, SeqCst);
     }
 
-    /// The same, unless it failed meanwhile: then the result is true and the caller has to go on probing, since nobody else
-    /// will.
+    /// Ends probing, unless it failed meanwhile: then the result is true and the caller must go on, since no
+    /// other task will.
     pub(crate) fn probe_ended_unless_suspect(&self) -> bool {
         self.probe_ended();
         self.limit > 0 && self.strikes.load(SeqCst) >= self.limit && self.claim_probe()
     }
 
-    /// It answered a probe. True if it had never answered.
+    /// Records an answered probe. Returns true if it had never answered before.
     pub(crate) fn probe_answered(&self) -> bool {
         if self.out.swap(false, Relaxed) {
             tracing::info!(upstream = %self.address, "the upstream answers again");
@@ -147,7 +150,7 @@ impl Health {
         self.answered()
     }
 
-    /// It did not answer a probe, or said that it could not.
+    /// Records a probe without an answer, or one with SERVFAIL or REFUSED.
     pub(crate) fn probe_failed(&self, why: &dyn std::fmt::Display) {
         self.missed();
         if self.limit > 0 && !self.out.swap(true, Relaxed) {
@@ -155,18 +158,18 @@ impl Health {
         }
     }
 
-    /// A token for one question that must not come back: good until it does, or until the search is dropped.
+    /// Creates the token of a loop probe: valid until it comes back, or until the search is dropped.
     pub(crate) fn look_for_loop(&self) -> Search<'_> {
         let token = Token(rand::random());
         *self.token.lock() = Some(token);
         Search { health: self, token }
     }
 
-    /// Whether `label` is the token that this upstream is being asked for right now. Then it loops back to us, and
-    /// the token is used up.
+    /// Whether `label` is the token of this upstream's current loop probe. Then it loops back to us, and the
+    /// token is used up.
     pub fn found(&self, label: &[u8]) -> bool {
         let mut token = self.token.lock();
-        // Some servers play with the case of what they forward.
+        // Some servers change the case of names that they forward.
         if !token.is_some_and(|token| label.eq_ignore_ascii_case(&token.label())) {
             return false;
         }
@@ -182,10 +185,10 @@ impl Health {
     }
 }
 
-/// A question under way that must not come back.
+/// A loop probe under way.
 pub(super) struct Search<'h> {
     health: &'h Health,
-    /// What it asks for.
+    /// The token that it asks for.
     pub token: Token,
 }
 

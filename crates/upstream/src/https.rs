@@ -1,4 +1,4 @@
-//! Queries over HTTPS (RFC 8484), upon HTTP/2.
+//! Queries over HTTPS (RFC 8484), on HTTP/2.
 
 use std::convert::Infallible;
 use std::error::Error as _;
@@ -28,28 +28,29 @@ use dnsweir_config::tls::Problem;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(https::MEDIA_TYPE);
 
-/// How often a query is sent whose stream the server refuses.
+/// How often a query is sent if the server refuses its stream.
 const REFUSALS: usize = 4;
 
-/// The ID of every query: the same question is the same request, for caches on the way (RFC 8484 section 4.1).
+/// The ID of every query: equal questions are equal requests, for HTTP caches on the way (RFC 8484 section
+/// 4.1).
 pub(super) const ID: u16 = 0;
 
-/// Octets of replies that a server may send before they are taken: of one, and of all.
+/// Receive windows: unread reply bytes per stream, and per connection.
 const WINDOW: u32 = 64 << 10;
 const WINDOWS: u32 = 256 << 10;
 
-/// Octets of a response's header, at most.
+/// Most bytes of a response's header.
 const HEAD_OCTETS: u32 = 16 << 10;
 
-/// Octets that a connection holds at most, beside those of TLS: its window, headers, and what is to be sent.
+/// Most bytes that a connection holds besides those of TLS: its window, headers and unsent requests.
 pub(super) const HTTP_OCTETS: usize = WINDOWS as usize + (64 << 10);
 
-/// A connection on which requests are sent.
+/// A connection that sends requests.
 pub(super) struct Session {
     sender: SendRequest<Posted>,
-    /// Held from the header of a request to the end of its body.
+    /// Held from when a request's header is sent until its body is.
     turn: Arc<Mutex<()>>,
-    /// What is asked for.
+    /// The URI of the server's DNS resource.
     uri: String,
     get: bool,
 }
@@ -70,13 +71,13 @@ impl Session {
             return Err(Fault::Malformed);
         }
         let age = response.headers().get(AGE).and_then(|age| age.to_str().ok());
-        // One that is beyond all numbers is beyond all TTLs (RFC 9111 section 1.2.2).
+        // A number that is too large exceeds all TTLs (RFC 9111 section 1.2.2).
         let age = age.map(|age| age.parse().unwrap_or(u32::MAX));
         let body = Limited::new(response.into_body(), MESSAGE_MAXIMUM)
             .collect()
             .await;
         let mut message: Vec<u8> = body.map_err(|_| Fault::Closed)?.to_bytes().into();
-        // RFC 8484 section 5.1: a cache of HTTP has had it for so long.
+        // RFC 8484 section 5.1: an HTTP cache has held the reply for that long.
         if let Some(age) = age.filter(|_| message.len() >= HEADER) {
             records::age(&mut message, age);
         }
@@ -84,12 +85,13 @@ impl Session {
         query
             .accept(ID, over, &message)
             .map_err(|rejection| match rejection {
-                // Its request says whose it should be.
+                // The request identifies the query.
                 Rejection::Malformed | Rejection::Stray => Fault::Malformed,
             })
     }
 
-    /// What comes back for a query, sent again if its stream was refused: then nothing was done with it (RFC 9113 section 8.7).
+    /// The response to a query, which is sent again if its stream was refused: it was not processed then (RFC
+    /// 9113 section 8.7).
     async fn response(&self, query: &Query) -> Result<Response<Incoming>, Fault> {
         for _ in 0..REFUSALS {
             let request = self.request(query).await?;
@@ -102,7 +104,7 @@ impl Session {
         Err(Fault::Closed)
     }
 
-    /// A query as a request (RFC 8484 section 4.1).
+    /// The query as a request (RFC 8484 section 4.1).
     async fn request(&self, query: &Query) -> Result<Request<Posted>, Fault> {
         let mut message = Vec::with_capacity(query.len());
         query.write(ID, &mut message);
@@ -119,21 +121,21 @@ impl Session {
             };
             request.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
         }
-        // The configuration has seen to that.
+        // Never fails: the configuration has checked the URI.
         *request.uri_mut() = Uri::try_from(uri).map_err(|_| Fault::Malformed)?;
         request.headers_mut().insert(ACCEPT, MEDIA_TYPE);
         Ok(request)
     }
 }
 
-/// Whether a server has reset a stream without doing anything with it.
+/// Whether the server reset a stream without processing it.
 fn is_refusal(error: &hyper::Error) -> bool {
     let reset = error.source().and_then(|error| error.downcast_ref::<h2::Error>());
     reset.and_then(h2::Error::reason) == Some(h2::Reason::REFUSED_STREAM)
 }
 
-/// The body of a request. The next one's header is not sent before it: some servers refuse a stream that begins before the one before
-/// it has ended.
+/// A request's body. The next request's header is not sent before it: some servers refuse a stream that
+/// begins before the previous one has ended.
 #[derive(Default)]
 struct Posted {
     message: Bytes,
@@ -162,8 +164,8 @@ impl Body for Posted {
     }
 }
 
-/// Establishes a connection; the second part has to be polled for as long as it is to live. `get`: queries are sent with GET,
-/// and not POST.
+/// Establishes a connection; the returned future must be polled for as long as it is to live. With `get`,
+/// queries are sent with GET instead of POST.
 pub(super) async fn connect(upstream: Arc<Upstream>, get: bool) -> Result<(Session, impl Future), Fault> {
     let uri = upstream.secured.as_ref().map(Secured::uri).unwrap_or_default();
     let stream = tls::connect(upstream).await?;
@@ -186,7 +188,7 @@ pub(super) async fn connect(upstream: Arc<Upstream>, get: bool) -> Result<(Sessi
     Ok((session, connection))
 }
 
-/// Runs what HTTP/2 does beside on the worker's own thread.
+/// Runs the background tasks of HTTP/2 on the worker's own thread.
 #[derive(Debug, Clone, Copy)]
 struct Local;
 

@@ -1,13 +1,14 @@
-//! Asks other servers for what is not known here.
+//! Forwards queries to upstream servers.
 //!
-//! [`Forwarder`] is what all workers share about the upstreams of one `forward` stage; [`Forward`] is one
-//! worker's sockets for it. [`Forward::race`] is one query: a [`race`] of attempts. An [`attempt`] exchanges
-//! messages with one upstream, over [`udp`] or a [`pool`] of [connections](connection), which lie on [`tcp`] or [`tls`], or [`multiplexed`] over [`https`] or [`quic`]; a
-//! further transport is a file beside that, chosen where the pool connects. What is known of an upstream is in
-//! [`upstream`] and [`health`]; a [`probe`] decides whether it is asked.
+//! [`Forwarder`] is the state that all workers share for one `forward` stage; [`Forward`] holds one worker's
+//! sockets for it. [`Forward::race`] resolves one query: a [`race`] of attempts. An [`attempt`] exchanges
+//! messages with one upstream, over [`udp`], over a [`pool`] of [connections](connection) on [`tcp`] or
+//! [`tls`], or [`multiplexed`] over [`https`] or [`quic`]. A new transport is another such file, chosen where
+//! the pool connects. [`upstream`] and [`health`] hold what is known of an upstream; a [`probe`] decides
+//! whether it is used.
 //!
-//! It does not cache, does not coalesce, does not follow CNAMEs, and changes nothing in an answer but its
-//! ID (RFC 5625 section 4).
+//! It does not cache, coalesce or follow CNAMEs, and changes nothing in an answer but its ID (RFC 5625
+//! section 4).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! A query as it is sent upstream, and what a datagram must look like to count as its reply.
+//! A query in the form sent upstream, and the checks that a reply must pass.
 //!
-//! What forwarding needs is read, and what would be relayed is checked by form
-//! ([`records::check_data`]): unknown types and classes pass untouched (RFC 5625 section 4.3).
+//! Only what forwarding needs is parsed; relayed records are checked by form ([`records::check_data`]):
+//! unknown types and classes pass untouched (RFC 5625 section 4.3).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::dns::records::{Record, Section, Walk, check_data, counts};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, Transport, flag, name, rcode, rtype, u16_at};
 use crate::dnstap::{Exchange, Tap};
 
-/// Why bytes cannot be sent as a query.
+/// Why a message cannot be sent as a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAQuery {
-    /// Not even a header and one whole, uncompressed question.
+    /// Lacks a header or one complete, uncompressed question.
     #[error("it does not have a header and one complete question")]
     Malformed,
     /// TCP's length prefix has 16 bits.
@@ -27,19 +27,19 @@ pub enum NotAQuery {
     TooLong,
 }
 
-/// A message with exactly one question that went through [`Query::new`].
+/// A message with exactly one question, checked by [`Query::new`].
 #[derive(Debug)]
 pub(super) struct Query {
     message: Vec<u8>,
-    /// One past the question's name; type and class are the four bytes after it.
+    /// The end of the question's name; type and class are the four bytes from here.
     name_end: usize,
     /// The OPT record, if it is the last record: only then can it be cut off without moving others.
     last_opt: Option<Record>,
-    /// Whether it ends in a TSIG record, so that the reply may, too (RFC 8945 section 5.1).
+    /// Whether it ends in a TSIG record; then the reply may as well (RFC 8945 section 5.1).
     signed: bool,
     /// Whether an OPT record was cut off.
     stripped: bool,
-    /// Who is told that it is sent.
+    /// The dnstap output that records its exchanges, if any.
     pub tap: Option<Arc<Tap>>,
 }
 
@@ -73,12 +73,12 @@ impl Query {
         })
     }
 
-    /// The same, whose messages this tap is told of.
+    /// The same query, recorded by `tap`.
     pub(crate) fn tapped(self, tap: Option<Arc<Tap>>) -> Self {
         Self { tap, ..self }
     }
 
-    /// Adds the message to `octets`, under another ID.
+    /// Appends the message to `octets`, under another ID.
     pub fn write(&self, id: u16, octets: &mut Vec<u8>) {
         octets.extend_from_slice(&id.to_be_bytes());
         octets.extend_from_slice(&self.message[2..]);
@@ -88,7 +88,7 @@ impl Query {
         u16_at(&self.message, 0)
     }
 
-    /// Tells that it was sent a moment ago, and what came back.
+    /// Records in dnstap the query, sent `took` ago, and its reply.
     #[cold]
     pub fn tell(
         &self,
@@ -100,7 +100,7 @@ impl Query {
     ) {
         let mut query = self.message.clone();
         if let Some(reply) = reply {
-            // The ID that it had on the way.
+            // Uses the ID that it was sent with.
             query[..2].copy_from_slice(&reply.message[..2]);
         }
         tap.tell_upstream(&Exchange {
@@ -114,7 +114,7 @@ impl Query {
         });
     }
 
-    /// Its question.
+    /// The question: name, type and class.
     pub fn question(&self) -> &[u8] {
         &self.message[HEADER..self.name_end + QUESTION_TAIL]
     }
@@ -128,8 +128,8 @@ impl Query {
         self.message.len() <= usize::from(UDP_DEFAULT)
     }
 
-    /// The same in a whole number of blocks, for who can see only how long it is (RFC 8467 section 4.1). None if it carries no
-    /// OPT to pad it with (RFC 7830 section 3), or one that a MAC covers.
+    /// The same query padded to whole blocks, against eavesdroppers that see only lengths (RFC 8467 section
+    /// 4.1). None if it has no OPT record to pad (RFC 7830 section 3), or one that a MAC covers.
     pub fn padded(&self) -> Option<Self> {
         let mut message = self.message.clone();
         let padding = pad(&mut message, QUERY_BLOCK);
@@ -138,8 +138,8 @@ impl Query {
         Some(padded.tapped(self.tap.clone()))
     }
 
-    /// The same question to a server that predates EDNS. None if it carries no OPT, or one with
-    /// something after it: that would be a TSIG, whose MAC covers the OPT (RFC 8945 section 4.3).
+    /// The same question for a server that predates EDNS. None if it has no OPT record, or one with something
+    /// after it: that would be a TSIG record, whose MAC covers the OPT record (RFC 8945 section 4.3).
     pub(crate) fn without_edns(&self) -> Option<Self> {
         let opt = self.last_opt.as_ref()?;
         let mut message = self.message[..opt.start].to_vec();
@@ -155,21 +155,21 @@ impl Query {
         })
     }
 
-    /// The same without EDNS, if nothing is lost by that: DO asks for what only an OPT record can say
-    /// (RFC 3225 section 3).
+    /// The same query without EDNS, if that loses nothing: only an OPT record can carry DO (RFC 3225 section
+    /// 3).
     pub(crate) fn without_idle_edns(&self) -> Option<Self> {
         let opt = self.last_opt.as_ref()?;
-        // The lower half of what is the TTL of others (RFC 6891 section 6.1.3).
+        // The lower half of the field that is the TTL in other records (RFC 6891 section 6.1.3).
         (opt.ttl as u16 & edns::DO == 0).then(|| self.without_edns())?
     }
 
-    /// Whether it carries an OPT record that could be left away; none: it never had one.
+    /// Whether it carries an OPT record that could be removed; none if it never had one.
     pub fn has_edns(&self) -> Option<bool> {
         (self.last_opt.is_some() || self.stripped).then_some(!self.stripped)
     }
 
-    /// Whether `bytes` answer this query when it was sent under `id` (RFC 5452 section 9.1: same ID, name,
-    /// class and type; addresses and ports are the socket's business).
+    /// Checks whether `bytes` answer this query, sent under `id` (RFC 5452 section 9.1: same ID, name, class
+    /// and type; the socket checks addresses and ports).
     pub fn accept(&self, id: u16, over: Protocol, bytes: &[u8]) -> Result<Reply, Rejection> {
         if bytes.len() < HEADER || u16_at(bytes, 0) != id || u16_at(bytes, 2) & flag::QR == 0 {
             return Err(Rejection::Stray);
@@ -199,7 +199,7 @@ impl Query {
         }
         let truncated = flags & flag::TC != 0;
         let opt = self.opt_of(bytes, body, truncated)?;
-        // RFC 6891 section 6.1.3: the upper bits are in the OPT record.
+        // RFC 6891 section 6.1.3: the OPT record has the upper bits.
         let extended = opt.as_ref().map_or(0, |opt| (opt.ttl >> 24 << 4) as u16);
         let keepalive = opt.and_then(|opt| edns::keepalive(&bytes[opt.data]));
         Ok(Reply {
@@ -210,7 +210,7 @@ impl Query {
         })
     }
 
-    /// Checks the records from `body` on, and gives the OPT record.
+    /// Checks the records from `body` on, and returns the OPT record.
     fn opt_of(&self, bytes: &[u8], body: usize, truncated: bool) -> Result<Option<Record>, Rejection> {
         let mut opt = None;
         for record in Walk::new(bytes, body, counts(bytes)) {
@@ -222,7 +222,7 @@ impl Query {
                 Err(_) => return Err(Rejection::Malformed),
             };
             let misplaced = match record.rtype {
-                // One, in the additional section (RFC 6891 section 6.1.1).
+                // At most one, in the additional section (RFC 6891 section 6.1.1).
                 rtype::OPT => opt.is_some() || record.section != Section::Additional,
                 rtype::TSIG => !self.signed,
                 _ => false,
@@ -238,9 +238,9 @@ impl Query {
     }
 }
 
-/// Whether `bytes` are an error without its question, as servers send it that could not read the question. Nothing
-/// but the error is taken from it. In a datagram, this is all that an ID is left to vouch for: there, only what
-/// says just that is taken, and not a failure that a client would be told (RFC 5452 section 9.1).
+/// Whether `bytes` are an error without a question, as sent by servers that could not read the question. Only
+/// the error is taken from it. In a datagram, only the ID vouches for such a reply; there, only the errors
+/// that mean just that are accepted, not a failure that would reach a client (RFC 5452 section 9.1).
 fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
     let expected = match u16_at(bytes, 2) & flag::RCODE {
         rcode::FORMERR | rcode::NOTIMP => true,
@@ -250,30 +250,30 @@ fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
     expected && counts(bytes)[..2] == [0, 0]
 }
 
-/// What is wrong with bytes that were received while a reply was awaited.
+/// Why received bytes are not a reply to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// Not for this query: forged, late or for someone else. It is dropped, and the wait continues.
+    /// Not for this query: forged, late or for another query. It is dropped, and the wait continues.
     Stray,
-    /// For this query, and no message that one may hand on: its records do not fit into it or have not the form
-    /// of their type, or it does not answer what it seems to.
+    /// For this query, but not fit to be relayed: its records do not fit into it or violate the form of their
+    /// type, or it does not answer what it seems to.
     Malformed,
 }
 
-/// A message that answers the query it was checked against.
+/// A reply, checked against its query.
 #[derive(Debug)]
 pub(super) struct Reply {
     message: Vec<u8>,
     /// All twelve bits.
     pub rcode: u16,
     pub truncated: bool,
-    /// How long the server lets this connection idle, if it said so (RFC 7828).
+    /// How long the server lets this connection idle, if it says so (RFC 7828).
     pub keepalive: Option<Duration>,
 }
 
 impl Reply {
-    /// Whether it names other servers in the place of an answer (RFC 1034 section 4.3.1), though the query asked for recursion: it is
-    /// of a server that does none, and has not what was asked for.
+    /// Whether it is a referral instead of an answer (RFC 1034 section 4.3.1), though the query asked for
+    /// recursion: the server does no recursion, and does not have the answer.
     pub(crate) fn is_referral(&self) -> bool {
         let flags = u16_at(&self.message, 2);
         let [answers, authority, _] = counts(&self.message);
@@ -288,7 +288,7 @@ impl Reply {
         types.contains(&rtype::NS) && !types.contains(&rtype::SOA)
     }
 
-    /// The message under the ID that the client chose.
+    /// The message under the client's ID.
     pub(crate) fn into_message(mut self, id: u16) -> Vec<u8> {
         self.message[..2].copy_from_slice(&id.to_be_bytes());
         self.message

@@ -1,4 +1,4 @@
-//! Queries that share a connection, each in a stream of its own: over HTTPS (RFC 8484) and QUIC (RFC 9250).
+//! Queries that share a connection, each on its own stream: over HTTPS (RFC 8484) and QUIC (RFC 9250).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -16,10 +16,10 @@ use super::upstream::Upstream;
 use super::{https, quic};
 use crate::config::{self, Encryption, Protocol};
 
-/// Queries in a row without a reply after which a connection is taken for dead.
+/// After so many queries in a row without a reply, a connection is considered dead.
 const MOST_SILENT: u32 = 2;
 
-/// How often it is looked whether a connection is idle, at most: that of a probe is so at once.
+/// The shortest interval between checks whether a connection is idle: the idle time of probes is zero.
 const LEAST_LOOK: Duration = Duration::from_millis(100);
 
 /// One worker's connection to one upstream.
@@ -29,27 +29,27 @@ pub(super) struct Multiplexed {
     keeping: Keeping,
     dial: Duration,
     protocol: Protocol,
-    /// Over HTTPS, queries are sent with GET, and not POST.
+    /// Over HTTPS, send queries with GET instead of POST.
     get: bool,
     open: RefCell<Rc<Open>>,
 }
 
-/// A connection that is there, or yet to be established.
+/// A connection, established or not yet.
 #[derive(Default)]
 struct Open {
     session: OnceCell<Session>,
-    /// When it was there.
+    /// When establishing it began.
     since: Cell<Option<Instant>>,
     /// Whether it has carried a reply.
     proven: Cell<bool>,
-    /// Queries without a reply.
+    /// Queries without a reply yet.
     pending: Cell<usize>,
     quiet: Cell<Option<Instant>>,
-    /// Queries in a row that got no reply in time.
+    /// Queries in a row without a reply in time.
     silent: Cell<u32>,
 }
 
-/// What is spoken upon a connection.
+/// The protocol on a connection.
 enum Session {
     Https(https::Session),
     Quic(quic::Session),
@@ -72,7 +72,7 @@ impl Session {
 }
 
 impl Multiplexed {
-    /// Nothing is opened yet. One that is there is kept for as long as `keeping` says, and one that does not come about given up after `dial`.
+    /// Opens nothing yet. A connection is kept as `keeping` says; establishing one may take `dial`.
     pub fn new(
         upstream: Arc<Upstream>,
         quotas: Quotas,
@@ -91,18 +91,19 @@ impl Multiplexed {
         }
     }
 
-    /// Sends `query` and waits for its reply, at most `limit`. Dropping the future forgets the query.
+    /// Sends `query` and waits at most `limit` for its reply. Dropping the future gives the query up.
     pub async fn exchange(&self, query: &Rc<Query>, limit: Duration) -> Result<Reply, Fault> {
         let until = Instant::now() + limit;
         let open = self.open();
         match self.ask(&open, query, until).await {
-            // As over TCP, a server may close a connection just when we have used it again.
+            // As over TCP, a server may close a connection just as we reuse it.
             Err(Fault::Closed) if open.proven.get() => self.ask(&self.open(), query, until).await,
             outcome => outcome,
         }
     }
 
-    /// The connection, or a new one in place of one that is closed, or old: that one ends with the queries under way.
+    /// The current connection, or a new one if that is closed, dead or too old. An old one ends after its
+    /// last query.
     fn open(&self) -> Rc<Open> {
         let mut open = self.open.borrow_mut();
         let age = open.since.get().map(|since| since.elapsed());
@@ -128,7 +129,7 @@ impl Multiplexed {
         outcome
     }
 
-    /// Establishes the connection, which then lives as a task of its own.
+    /// Establishes the connection, which then runs as its own task.
     async fn connect(&self, open: &Rc<Open>) -> Result<Session, Fault> {
         let permit = self.quotas.take()?;
         open.since.set(Some(Instant::now()));
@@ -152,13 +153,13 @@ impl Multiplexed {
     }
 }
 
-/// Keeps a connection until it ends, or nothing was asked for some time; holds its permit.
+/// Keeps a connection until it ends or was idle for `idle`; holds its permit.
 async fn keep(connection: impl Future, open: Weak<Open>, idle: Duration, _permit: Permit) {
     let mut connection = std::pin::pin!(connection);
     loop {
         let now = Instant::now();
         let due = match open.upgrade() {
-            // Its worker has another one, or has ended.
+            // The worker has replaced it, or has ended.
             None => return,
             Some(open) if open.pending.get() > 0 => now + idle.max(LEAST_LOOK),
             Some(open) => match open.quiet.get().unwrap_or(now) + idle {

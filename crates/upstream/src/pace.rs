@@ -1,19 +1,20 @@
-//! How fast an upstream is, and how many hedges it may be sent: attempts that begin while an earlier one is unanswered.
+//! How fast an upstream is, and how many hedges it may be sent: attempts started while an earlier one is
+//! unanswered.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// What a hedge costs, in replies.
+/// The price of a hedge, in replies.
 const COST: u32 = 10;
-/// Hedges that need not have been earned.
+/// Hedges allowed before any reply.
 const FREE: u32 = 32;
 
-/// How many hedges an upstream may still be sent.
+/// How many more hedges an upstream may be sent.
 ///
-/// One that brings the answer is free: what it repeats was lost, or another upstream is in trouble. One that
-/// does not has to be earned by ten replies. So a lossy path is made up for at once, and an upstream that is
-/// slow because it has too much to do gets a tenth more at most, and nothing more once it is silent.
+/// A hedge that gets a reply is free: the query it repeats was lost, or another upstream is in trouble. One
+/// without a reply must be earned by ten replies. So a lossy path is made up for at once, while an overloaded
+/// upstream gets at most a tenth more queries, and none once it is silent.
 #[derive(Debug)]
 pub(super) struct HedgeBudget(AtomicU32);
 
@@ -24,16 +25,16 @@ impl Default for HedgeBudget {
 }
 
 impl HedgeBudget {
-    /// Whether one may be sent now, which is then spent.
+    /// Spends one hedge. Returns false if none is left.
     pub fn take(&self) -> bool {
         let take = |budget: u32| budget.checked_sub(COST);
         self.0.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
-    /// A reply to an attempt has come, perhaps to a hedge.
+    /// Records a reply to an attempt, which may have been a hedge.
     pub(crate) fn earn(&self, hedge: bool) {
         let replies = if hedge { COST } else { 1 };
-        // A sum lost in a race is no loss.
+        // A lost update does no harm.
         let budget = self.0.load(Relaxed);
         if budget < FREE * COST {
             self.0.store((budget + replies).min(FREE * COST), Relaxed);
@@ -41,18 +42,16 @@ impl HedgeBudget {
     }
 }
 
-/// Smoothed round trip and its variation, as TCP keeps them (RFC 6298 section 2). Unlike a multiple of the
-/// mean, this grows for an upstream that answers at once what it has cached and takes its time over the
-/// rest.
+/// Smoothed round-trip time and its variation, as TCP keeps them (RFC 6298 section 2). Unlike a multiple of
+/// the mean, this grows for an upstream that answers from its cache at once and takes its time over the rest.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrip {
-    /// Both in microseconds, the mean in the upper half; 0: never measured. A sample lost in a race is no
-    /// loss.
+    /// Both in microseconds, the mean in the upper half; 0: never measured. A lost update does no harm.
     packed: AtomicU64,
 }
 
 impl RoundTrip {
-    /// One more measurement.
+    /// Adds a measurement.
     pub fn sample(&self, round_trip: Duration) {
         let sample = u64::try_from(round_trip.as_micros())
             .unwrap_or(u64::MAX)
@@ -70,7 +69,7 @@ impl RoundTrip {
         self.packed.store(mean.max(1) << 32 | variation, Relaxed);
     }
 
-    /// How long a reply usually takes at most; none if it was never measured.
+    /// How long a reply usually takes at most; none if never measured.
     pub fn timeout(&self) -> Option<Duration> {
         let packed = self.packed.load(Relaxed);
         (packed != 0).then(|| Duration::from_micros((packed >> 32) + 4 * (packed & 0xffff_ffff)))

@@ -5,32 +5,32 @@ use smallvec::SmallVec;
 
 use crate::config::Policy;
 
-/// Upstreams by index. Few as a rule, so that they are where the list is.
+/// Indexes of upstreams. Usually few, so they are stored inline.
 pub(super) type Indexes = SmallVec<[usize; 2]>;
 
 /// The upstreams that one query may still ask.
 #[derive(Debug)]
 pub(super) struct Rotation {
     live: Indexes,
-    /// Those whose last probe failed: asked when no other is left, since the next probe may not have noticed yet that one
-    /// is back.
+    /// Those whose last probe failed. They are asked when no other is left: one may be back before the next
+    /// probe notices.
     reserve: Indexes,
     at: usize,
 }
 
 impl Rotation {
-    /// `position` is the forwarder's count of queries, which round-robin turns by.
+    /// `position` is the forwarder's count of queries, for round-robin.
     pub fn new(policy: Policy, position: usize, mut live: Indexes, mut reserve: Indexes) -> Self {
         match policy {
             Policy::Random => live.shuffle(&mut rand::rng()),
-            // Over the live ones only: otherwise the neighbour of one that is out would have a double share.
+            // Over the live ones only; otherwise the neighbour of one that is out would get a double share.
             Policy::RoundRobin if !live.is_empty() => {
                 let by = position % live.len();
                 live.rotate_left(by);
             }
             Policy::RoundRobin | Policy::Sequential => {}
         }
-        // The policy's order means nothing for these: spread the load, and find the one that is back.
+        // The policy's order means nothing here: spread the load, and find the one that is back.
         reserve.shuffle(&mut rand::rng());
         let mut rotation = Self { live, reserve, at: 0 };
         if rotation.live.is_empty() {
@@ -44,12 +44,12 @@ impl Rotation {
         self.live.get(self.at % self.live.len().max(1)).copied()
     }
 
-    /// The next one has been asked.
+    /// Moves on after the next one has been asked.
     pub fn advance(&mut self) {
         self.at = (self.at + 1) % self.live.len().max(1);
     }
 
-    /// Takes one out for the rest of this query.
+    /// Removes one for the rest of this query.
     pub fn remove(&mut self, index: usize) {
         if let Some(place) = self.live.iter().position(|&live| live == index) {
             self.live.remove(place);
@@ -68,12 +68,12 @@ impl Rotation {
         self.live.is_empty()
     }
 
-    /// Whether there is one left to ask, and none to call.
+    /// Whether one is left to ask, and none in reserve.
     pub fn is_last(&self) -> bool {
         self.live.len() == 1 && self.reserve.is_empty()
     }
 
-    /// Whether the next one to ask is also the only one.
+    /// Whether only one is left to ask, disregarding the reserve.
     pub(crate) fn has_one(&self) -> bool {
         self.live.len() == 1
     }

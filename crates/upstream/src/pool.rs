@@ -18,12 +18,12 @@ use super::{tcp, tls};
 pub(super) struct Pool {
     upstream: Arc<Upstream>,
     quotas: Quotas,
-    /// How many connections there may be that take queries.
+    /// The most connections that accept queries.
     limit: usize,
     keeping: Keeping,
     dial: Duration,
     connections: RefCell<Vec<Rc<Connection>>>,
-    /// How many were ever opened; the next one's serial number.
+    /// Count of connections ever opened; the next one's serial number.
     opened: Rc<Cell<u64>>,
 }
 
@@ -46,14 +46,13 @@ impl Pool {
         }
     }
 
-    /// Sends `query` and waits for its reply, at most `limit`. Dropping the future forgets the query.
+    /// Sends `query` and waits at most `limit` for its reply. Dropping the future gives the query up.
     pub async fn exchange(&self, query: &Rc<Query>, limit: Duration) -> Result<Reply, Fault> {
         let until = Instant::now() + limit;
         let connection = self.connection(0)?;
         match connection.ask(query, until).await {
-            // A server may close a connection at any time, and does so just when we have used it again.
-            // That says nothing about the query (RFC 7766 section 6.2.4): once more, on a connection
-            // younger than the event.
+            // A server may close a connection at any time, even as we reuse it. That says nothing about the
+            // query (RFC 7766 section 6.2.4): retry once, on a connection opened after the close.
             Err(Fault::Closed) if connection.is_proven() => {
                 self.connection(connection.successors())?.ask(query, until).await
             }
@@ -61,8 +60,8 @@ impl Pool {
         }
     }
 
-    /// The one with the least to do among those with a serial number of at least `from`. While there may be
-    /// more, none gets a second query: many servers answer the queries of a connection one after the other.
+    /// The least busy connection with a serial number of at least `from`. While more may be opened, none gets
+    /// a second query: many servers answer a connection's queries one after another.
     fn connection(&self, from: u64) -> Result<Rc<Connection>, Fault> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.is_open());
@@ -85,11 +84,11 @@ impl Pool {
         }
     }
 
-    /// Returns at once; queries may be left on the connection while it is being established.
+    /// Returns at once; queries may be queued while the connection is being established.
     fn connect(&self) -> Result<Rc<Connection>, Fault> {
         let permit = self.quotas.take()?;
         let connection = Rc::new(Connection::new(&self.opened, self.keeping));
-        // Nothing else knows what the queries travel on.
+        // Only this function knows the transport.
         let (opened, upstream) = (Rc::clone(&connection), Arc::clone(&self.upstream));
         match upstream.secured {
             None => {

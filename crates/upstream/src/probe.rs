@@ -1,13 +1,13 @@
-//! Probes: queries of our own that find out whether an upstream answers, and whether it loops back to us.
+//! Probes: our own queries that find out whether an upstream answers, and whether it loops back to us.
 //!
-//! *Whether it answers* is asked with the zone's own NS records, which an authoritative server of the zone knows and a
-//! resolver has at hand (for the root, CoreDNS asks the same). SERVFAIL and REFUSED are no answer: a server that says so
-//! of the zone itself has nothing better for the names in it.
+//! *Whether it answers*: a probe asks for the zone's NS records, which an authoritative server of the zone
+//! knows and a resolver has at hand (for the root, CoreDNS asks the same). SERVFAIL and REFUSED count as
+//! failures: a server that answers so for the zone itself has nothing better for the names in it.
 //!
-//! *Whether it loops back* is asked with a name below the zone that exists nowhere: a token of its own for each such
-//! question, good once and until its exchange is over. Servers on the way can read it, so it must be worth nothing to
-//! them later. A looping upstream is asked again and again, each time after twice the time: at boot, the rules
-//! that keep our queries from ourselves may come later than we do.
+//! *Whether it loops back*: a probe asks for a name below the zone that does not exist, a fresh token per
+//! probe, valid once and until its exchange is over. Servers on the way can read the token, so it must be
+//! worthless to them later. A looping upstream is probed again and again, each time after twice the pause: at
+//! boot, the rules that keep our queries from coming back may be installed after we start.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,21 +31,21 @@ use crate::config::{Encryption, Protocol};
 use crate::dns::name::{NAME_MAXIMUM, Name};
 use crate::dns::{CLASS_IN, rtype};
 
-/// Sockets that probes may hold at the same time, over all stages of the process. There may be thousands of zones, and
-/// queries need some, too.
+/// The most sockets that probes hold at a time, over all stages of the process. There may be thousands of
+/// zones, and queries need sockets, too.
 pub const PROBE_SOCKETS: usize = 16;
 static SOCKETS: Semaphore = Semaphore::const_new(PROBE_SOCKETS);
 
-/// An upstream that refuses at once is not asked in a busy loop.
+/// The shortest pause, so that an upstream that refuses at once is not probed in a busy loop.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// What does not come back within this time is held up elsewhere.
+/// A loop probe that is not back within this time is held up elsewhere.
 const LOOP_TIME: Duration = Duration::from_millis(500);
-/// The longest time between two looks for a loop.
+/// The longest pause between two loop probes.
 const LOOP_PAUSE: Duration = Duration::from_secs(8);
 
 impl Forwarder {
-    /// Starts to probe every upstream: whether it answers, and whether it loops back. Only the first call does
-    /// anything; it must come from a `LocalRuntime`.
+    /// Starts probing every upstream: whether it answers, and whether it loops back. Only the first call has
+    /// an effect; it must come from a `LocalRuntime`.
     pub fn begin(self: &Arc<Self>) {
         if self.begun.swap(true, Relaxed) {
             return;
@@ -57,22 +57,21 @@ impl Forwarder {
         }
     }
 
-    /// Has an upstream probed, if `suspect` says that the caller is the one to do so.
+    /// Starts probing an upstream if `suspect` says that this is up to the caller.
     pub(super) fn probe(self: &Arc<Self>, index: usize, suspect: bool) {
         if suspect {
             start(self, index, false);
         }
     }
 
-    /// Whether probing has to continue: the upstream is out or loops back, or has never answered.
+    /// Whether probing must go on: the upstream is out, loops back or has never answered.
     fn has_no_answer_of(&self, index: usize) -> bool {
         let upstream = &self.upstreams[index];
         !upstream.healthy() || !upstream.health.heard()
     }
 
-    /// Tells that a HINFO query for this name (in wire format) was received. If it is what one of the upstreams is
-    /// being asked just now to see whether it comes back, that upstream loops back to us, and the result is
-    /// true: the query deserves no answer.
+    /// Handles a received HINFO query for this name (in wire format). If an upstream is being asked for that
+    /// very name as a loop probe, it loops back to us: the result is true, and the query deserves no answer.
     pub fn loop_found(&self, name: &[u8]) -> bool {
         let Some((&length, rest)) = name.split_first() else {
             return false;
@@ -92,9 +91,9 @@ impl Forwarder {
     }
 }
 
-/// Probes an upstream, by its index, until it answers and does not loop back. The caller makes sure that only one
-/// such task runs for it; the task ends with its forwarder, which it does not keep alive. `look`: for a loop as well,
-/// from the start.
+/// Probes the upstream with this index until it answers and does not loop back. The caller ensures that only
+/// one such task runs per upstream; the task ends with its forwarder, which it does not keep alive. With
+/// `look`, it also probes for a loop from the start.
 fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
     let every = forwarder.config.probe.max(SHORTEST);
     let mut watch = Watch {
@@ -118,14 +117,15 @@ fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
                     probe(&forwarder, index).await;
                 }
             }
-            // The pause comes even if all is well: clients that ask for silent names must not make us probe all the time.
+            // Pause even if all is well: clients that ask for names without an answer must not make us probe
+            // all the time.
             sleep(every).await;
             let Some(forwarder) = watch.forwarder.upgrade() else {
                 return;
             };
             let health = &forwarder.upstreams[index].health;
             if !forwarder.has_no_answer_of(index) && !health.probe_ended_unless_suspect() {
-                // It has been given back.
+                // The right has been released already.
                 watch.forwarder = Weak::new();
                 return drop(watch);
             }
@@ -133,7 +133,7 @@ fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
     });
 }
 
-/// The right to probe an upstream, given back even if the task is dropped half-way with its worker.
+/// The right to probe an upstream, released even if its worker drops the task half-way.
 struct Watch {
     forwarder: Weak<Forwarder>,
     index: usize,
@@ -147,7 +147,7 @@ impl Drop for Watch {
     }
 }
 
-/// Asks whether the upstream answers, twice if the first question or its answer may have been lost.
+/// Sends a probe, and repeats it once if the query or its answer may have been lost.
 async fn probe(forwarder: &Forwarder, index: usize) {
     let upstream = &forwarder.upstreams[index];
     let Some(query) = question(&[], &forwarder.zone, rtype::NS) else {
@@ -174,20 +174,20 @@ async fn probe(forwarder: &Forwarder, index: usize) {
                 forwarder.zone
             )),
         },
-        // Ours, not the upstream's.
+        // Our fault, not the upstream's.
         Err(Fault::Local(_) | Fault::Denied | Fault::Busy | Fault::Forged) => return,
         Err(fault) => upstream.health.probe_failed(&fault),
     }
     upstream.counters.failed_probes.fetch_add(1, Relaxed);
 }
 
-/// Asks for a name that must not come back.
+/// Sends a loop probe: a query that must not come back.
 async fn look_for_loop(forwarder: &Forwarder, index: usize) {
     let upstream = &forwarder.upstreams[index];
     let search = upstream.health.look_for_loop();
-    // Where the zone's name leaves no room, nothing is looked for.
+    // If the zone's name leaves no room for the token, there is no loop probe.
     if let Some(query) = question(&search.token.label(), &forwarder.zone, rtype::HINFO) {
-        // The answer is of no interest.
+        // The answer does not matter.
         let _ = ask(
             forwarder,
             upstream,
@@ -204,7 +204,7 @@ async fn ask(
     query: &Rc<Query>,
     limit: Duration,
 ) -> Result<Reply, Fault> {
-    // Never closed; the probes' sockets are counted here, and not with those of queries.
+    // Never closed. Probe sockets are counted here, not with those of queries.
     let _socket = SOCKETS.acquire().await;
     let once = Keeping {
         idle: Duration::ZERO,
@@ -212,13 +212,13 @@ async fn ask(
     };
     match forwarder.config.protocol {
         Protocol::Udp => {
-            // A socket of its own: it says nothing about queries, nor they about it.
+            // A fresh socket: it must neither affect queries nor be affected by them.
             let sockets = udp::Sockets::new(upstream.clone(), Quotas::unbounded());
             timeout(limit, sockets.exchange(query, Instant::now()))
                 .await
                 .unwrap_or(Err(Fault::Timeout))
         }
-        // A connection of its own: an old one is what may be broken.
+        // A fresh connection: an old one may be what is broken.
         Protocol::Encrypted(Encryption::Https | Encryption::Quic) => {
             let (config, quotas) = (&forwarder.config, Quotas::unbounded());
             Multiplexed::new(upstream.clone(), quotas, config, once, limit)
@@ -233,7 +233,7 @@ async fn ask(
     }
 }
 
-/// A query with RD set for `label`, if there is one, below `zone`; none if that is no name any more.
+/// A query with RD for `zone`, or for `label` below it unless that is empty; none if the name gets too long.
 fn question(label: &[u8], zone: &Name, rtype: u16) -> Option<Rc<Query>> {
     let mut message = vec![0, 0, 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let start = message.len();

@@ -1,4 +1,4 @@
-//! Queries over QUIC (RFC 9250): each has a stream of its own.
+//! Queries over QUIC (RFC 9250), each on its own stream.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use crate::config::{Encryption, Protocol};
 use crate::dns::MESSAGE_MAXIMUM;
 use dnsweir_config::tls::Problem;
 
-/// Why a stream or a connection ends (RFC 9250 section 8.4).
+/// Error codes that end a stream or a connection (RFC 9250 section 8.4).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
 
-/// Octets of replies that a server may send before they are taken: of one, and of all.
+/// Receive windows: unread reply bytes per stream, and per connection.
 const WINDOW: u32 = 80 << 10;
 const WINDOWS: u32 = 256 << 10;
 
-/// Octets of queries that the server has not acknowledged.
+/// Most unacknowledged bytes of queries.
 const UNSENT: u32 = 64 << 10;
 
-/// Octets that a connection holds at most, beside those of TLS: its windows, and a datagram here and there.
+/// Most bytes that a connection holds besides those of TLS: its windows, and a few datagrams.
 pub(super) const QUIC_OCTETS: usize = WINDOWS as usize + UNSENT as usize + (32 << 10);
 
-/// A connection on which queries are sent.
+/// A connection that sends queries.
 pub(super) struct Session(Connection);
 
-/// A query's stream. Dropped before the reply is there, it tells the server that nobody waits (RFC 9250 section 4.3.1).
+/// A query's stream. Dropped before its reply, it cancels the query at the server (RFC 9250 section 4.3.1).
 struct Stream {
     send: SendStream,
     recv: RecvStream,
@@ -46,7 +46,7 @@ struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // What has ended cannot be cancelled.
+        // Has no effect on a stream that has ended.
         let _ = self.send.reset(REQUEST_CANCELLED);
         let _ = self.recv.stop(REQUEST_CANCELLED);
     }
@@ -62,7 +62,7 @@ impl Session {
         let opened = self.0.open_bi().await;
         let (send, recv) = opened.map_err(|_| Fault::Closed)?;
         let mut stream = Stream { send, recv };
-        // As over TCP, behind its length (RFC 9250 section 4.2), under the ID 0 (section 4.2.1).
+        // With a length prefix as over TCP (RFC 9250 section 4.2), and the ID 0 (section 4.2.1).
         let mut octets = Vec::with_capacity(2 + query.len());
         octets.extend_from_slice(&(query.len() as u16).to_be_bytes());
         query.write(ID, &mut octets);
@@ -84,7 +84,7 @@ impl Session {
     }
 }
 
-/// Establishes a connection; the second part closes it when it is dropped.
+/// Establishes a connection; dropping the returned future closes it.
 pub(super) async fn connect(upstream: Arc<Upstream>) -> Result<(Session, impl Future), Fault> {
     let secured = upstream.secured.as_ref();
     let secured = secured.ok_or(Fault::Tls(Problem::Protocol))?;
@@ -111,7 +111,7 @@ pub(super) async fn connect(upstream: Arc<Upstream>) -> Result<(Session, impl Fu
     Ok((Session(connection), ended))
 }
 
-/// A connection that is closed in good order when it is needed no more.
+/// Closes the connection with NO_ERROR when dropped.
 struct Ended(Connection);
 
 impl Drop for Ended {
@@ -133,12 +133,12 @@ fn transport() -> TransportConfig {
     transport
 }
 
-/// Why a handshake failed, which is logged.
+/// Why a handshake failed; it is logged.
 fn fault(secured: &Secured, error: &ConnectionError) -> Fault {
-    /// The alerts of TLS among the codes of QUIC (RFC 9001 section 4.8).
+    /// The range of TLS alerts among QUIC's error codes (RFC 9001 section 4.8).
     const ALERTS: std::ops::Range<u64> = 0x100..0x200;
     let problem = match error {
-        // What quinn hands on of it is a text.
+        // quinn passes the error on only as text.
         ConnectionError::TransportError(error) if ALERTS.contains(&u64::from(error.code)) => secured
             .refusal()
             .unwrap_or_else(|| Error::General(error.reason.clone())),

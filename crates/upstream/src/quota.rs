@@ -1,8 +1,8 @@
-//! How many sockets to upstreams may be open at once: those of a stage over all workers, and those of the process over all
-//! stages and generations.
+//! Limits on open upstream sockets: per stage over all workers, and per process over all stages and
+//! generations.
 //!
-//! A socket has a place in both, so that no stage takes what another one was promised, and all together no more descriptors
-//! than the process has for them.
+//! A socket counts against both, so that no stage takes what another was promised, and all together never
+//! exceed the descriptors of the process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::failure::Fault;
 
-/// A number of sockets that may be open at once.
+/// A limit on open sockets.
 #[derive(Debug)]
 pub struct Quota {
     open: AtomicUsize,
@@ -18,7 +18,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// No socket is open yet.
+    /// A limit without open sockets.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
@@ -26,7 +26,7 @@ impl Quota {
         })
     }
 
-    /// Another limit for the sockets that are opened from now on.
+    /// Changes the limit for sockets opened from now on.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Relaxed);
     }
@@ -40,23 +40,23 @@ impl Quota {
         self.open.load(Relaxed) < self.limit.load(Relaxed)
     }
 
-    /// Counts a socket; false if it is one too many.
+    /// Counts a socket; false if that is one too many.
     fn add(&self) -> bool {
         self.open.fetch_add(1, Relaxed) < self.limit.load(Relaxed)
     }
 }
 
-/// The two quotas that a stage's sockets have to keep to.
+/// The two quotas that a stage's sockets count against.
 #[derive(Debug, Clone)]
 pub(super) struct Quotas {
-    /// The stage's, over all workers.
+    /// The stage's quota, over all workers.
     pub stage: Arc<Quota>,
-    /// The process's, over all stages.
+    /// The process's quota, over all stages.
     pub process: Arc<Quota>,
 }
 
 impl Quotas {
-    /// Those of a socket that is counted elsewhere.
+    /// For a socket that is counted elsewhere.
     pub fn unbounded() -> Self {
         Self {
             stage: Quota::new(usize::MAX),
@@ -64,22 +64,21 @@ impl Quotas {
         }
     }
 
-    /// Whether the process may open another socket. When it may not, queries share those that are open for longer than
-    /// they would otherwise.
+    /// Whether the process may open another socket. If not, queries share open sockets for longer than usual.
     pub(crate) fn is_left(&self) -> bool {
         self.process.is_left()
     }
 
-    /// Room for one socket, until it is dropped.
+    /// Reserves one socket until the permit is dropped; fails with [`Fault::Busy`].
     pub fn take(&self) -> Result<Permit, Fault> {
         let permit = Permit(self.clone());
-        // Both are counted before either is judged, since a permit gives both back.
+        // Both are counted before either is checked, since dropping the permit releases both.
         let (stage, process) = (self.stage.add(), self.process.add());
         (stage && process).then_some(permit).ok_or(Fault::Busy)
     }
 }
 
-/// Room for one socket.
+/// A reservation of one socket.
 #[derive(Debug)]
 pub(super) struct Permit(Quotas);
 

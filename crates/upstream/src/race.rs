@@ -1,13 +1,16 @@
-//! One query: a race of attempts, of which the first answer wins.
+//! One query: a race of attempts that the first answer wins.
 //!
-//! - The policy orders the upstreams; an attempt that fails is followed at once by one at the next. One
-//!   upstream alone is asked again, if the fault may be temporary, or that of one of several servers that share its address.
-//! - An upstream that is silent for longer than its retransmission timeout (RTO) is not given up, but the next attempt
-//!   begins beside it: a hedge. So a lost packet costs ten milliseconds and not the whole timeout. `attempts` bounds
-//!   what is sent for one query, and the [hedge budget](super::pace::HedgeBudget) how many hedges an upstream is sent.
+//! - The policy orders the upstreams; a failed attempt is followed at once by one at the next upstream. A
+//!   single upstream is asked again if the fault may be temporary, or may be that of one of several servers
+//!   behind its address.
+//! - An upstream that exceeds its retransmission timeout (RTO) is not given up; the next attempt starts
+//!   beside it: a hedge. So a lost packet costs ten milliseconds, not the whole timeout. `attempts` bounds
+//!   what is sent for one query, and the [hedge budget](super::pace::HedgeBudget) bounds the hedges sent to
+//!   an upstream.
 //! - An upstream that was silent three times is asked over TCP the fourth time.
-//! - An attempt that was left behind by another is still [listened for](super::left_behind), so that what got lost is counted.
-//! - SERVFAIL, REFUSED and what else is no answer make it try the next one. If no other says anything else, they are the answer.
+//! - A losing attempt is still [listened for](super::left_behind), so that lost queries are counted.
+//! - SERVFAIL, REFUSED and other replies that are no answer lead to the next upstream. If none does better,
+//!   the last such reply is the answer.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -27,22 +30,22 @@ use super::message::{Query, Reply};
 use super::policy::Rotation;
 use crate::config::Protocol;
 
-/// How often one query is sent to one upstream in a datagram (RFC 9520 section 3.1).
+/// How often one query is sent to one upstream over UDP (RFC 9520 section 3.1).
 const MOST_DATAGRAMS: usize = 3;
 
-/// What an upstream said.
+/// An upstream's reply.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its message byte for byte, with the query's ID. Every record lies within it, unless TC is set; the
-    /// question is the query's but for the case of its letters, or absent if the RCODE is an error.
+    /// The message byte for byte, with the query's ID. Every record lies within it, unless TC is set. The
+    /// question is the query's, except for letter case, or absent if the RCODE is an error.
     pub message: Vec<u8>,
-    /// Who said it.
+    /// The upstream that sent it.
     pub upstream: SocketAddr,
 }
 
 impl Forward {
-    /// Asks the upstreams `query`, which has been [admitted](super::Forwarder::admit), and begins `now`. Must be called on a `LocalRuntime`.
-    /// Dropping the future gives up the query and leaves nothing behind.
+    /// Asks the upstreams `query`, which has been [admitted](super::Forwarder::admit), starting at `now`.
+    /// Must be called on a `LocalRuntime`. Dropping the future gives up the query and leaves nothing behind.
     pub(super) async fn race(self: &Rc<Self>, query: &Rc<Query>, now: Instant) -> Result<Answer, Failure> {
         let rotation = self.shared.rotation();
         if rotation.is_empty() {
@@ -70,19 +73,19 @@ impl Forward {
     }
 }
 
-/// All that is tried for one query. Upstreams are told apart by their index.
+/// The state of one query's race. Upstreams are identified by index.
 struct Race<'q> {
     forward: &'q Rc<Forward>,
     query: &'q Rc<Query>,
     deadline: Instant,
     rotation: Rotation,
-    /// Those under way.
+    /// Attempts under way.
     attempts: SmallVec<[Attempt; 1]>,
-    /// How many attempts there were.
+    /// Count of attempts so far.
     begun: u32,
-    /// When the next one may begin.
+    /// When the next attempt may start.
     next: Instant,
-    /// How those that failed did.
+    /// The faults of failed attempts.
     faults: Vec<(SocketAddr, Fault)>,
     /// The last reply that was no answer.
     declined: Option<(usize, Reply)>,
@@ -92,13 +95,13 @@ struct Race<'q> {
 struct Attempt {
     index: usize,
     begin: Instant,
-    /// Whether others were under way when it began.
+    /// Whether other attempts were under way when it started.
     hedge: bool,
     reply: Attempted,
 }
 
 impl Race<'_> {
-    /// The reply that wins, and whose it is. Begins `now`.
+    /// Returns the winning reply and its upstream's index. Starts at `now`.
     async fn run(&mut self, mut now: Instant) -> Result<(usize, Reply), Failure> {
         loop {
             if now >= self.next && self.has_attempts_left(now) {
@@ -136,8 +139,8 @@ impl Race<'_> {
         self.begun < self.forward.shared.config.attempts && now < self.deadline && !self.rotation.is_empty()
     }
 
-    /// Begins an attempt at the next upstream. A hedge needs that upstream's budget: without, nothing more is begun until
-    /// an attempt under way fails.
+    /// Starts an attempt at the next upstream. A hedge needs budget from that upstream; without it, no
+    /// attempt starts until one under way fails.
     fn begin_next(&mut self, now: Instant) {
         let Some(index) = self.rotation.next() else {
             return;
@@ -161,7 +164,7 @@ impl Race<'_> {
             hedge,
             reply: Box::pin(Rc::clone(self.forward).attempt(index, over, query, now, self.deadline)),
         });
-        // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
+        // Each attempt gets twice the time of the previous one (RFC 6298 section 5.5).
         self.next = now + self.rto(index).saturating_mul(1 << self.begun.min(8));
         self.begun += 1;
     }
@@ -174,10 +177,10 @@ impl Race<'_> {
         under_way.count() + failed.count()
     }
 
-    /// What the query goes over to an upstream that it was sent to so many times before.
+    /// The transport to an upstream that got this query `earlier` times already.
     fn protocol(&self, earlier: usize) -> Protocol {
-        // RFC 9520 section 3.1: three times over one transport, and then perhaps over another one. Where
-        // datagrams are lost, TCP sends again by itself.
+        // RFC 9520 section 3.1: at most three times over one transport, then possibly over another. Where
+        // datagrams are lost, TCP retransmits by itself.
         match self.forward.shared.config.protocol {
             Protocol::Udp if self.query.fits_datagram() && earlier < MOST_DATAGRAMS => Protocol::Udp,
             Protocol::Udp | Protocol::Tcp => Protocol::Tcp,
@@ -185,8 +188,8 @@ impl Race<'_> {
         }
     }
 
-    /// How long the upstream just asked may be silent before the next attempt begins. TCP repeats what is
-    /// lost by itself: there, the same upstream is not asked again before the time is up.
+    /// How long the upstream just asked may be silent before the next attempt starts. TCP retransmits by
+    /// itself, so there the same upstream is not asked again before the timeout.
     fn rto(&self, index: usize) -> Duration {
         let shared = &self.forward.shared;
         match shared.config.protocol {
@@ -197,7 +200,7 @@ impl Race<'_> {
         }
     }
 
-    /// The reply of an attempt that has ended, if it wins. If not, notes why.
+    /// Returns the reply of a finished attempt if it wins; otherwise records why not.
     fn judge(&mut self, attempt: &Attempt, outcome: Result<Reply, Fault>) -> Option<Reply> {
         let (index, upstream) = (attempt.index, &self.forward.shared.upstreams[attempt.index]);
         match outcome {
@@ -213,22 +216,23 @@ impl Race<'_> {
             }
             Err(fault) => {
                 self.faults.push((upstream.address, fault));
-                // The next attempt leaves from another port, and behind the address of a service it may get to another server.
+                // The next attempt uses another port, and may reach another server behind a service's
+                // address.
                 let again = fault.may_pass() || fault.is_of_one_attempt() && self.rotation.is_last();
                 if !again {
                     self.rotation.remove(index);
                 }
             }
         }
-        // An upstream that is out is asked only if there is no answer at all, not for a better one.
+        // An upstream that is out is asked only if there is no reply at all, not for a better one.
         if self.rotation.is_empty() && self.declined.is_none() {
             self.rotation.call_reserve();
         }
         None
     }
 
-    /// Those that were asked earlier are left behind. If they had time enough to answer, that is remembered: or a dead upstream would cost every query its
-    /// RTO, for ever.
+    /// Records the losing attempts that had time enough to answer; otherwise a dead upstream would cost every
+    /// query its RTO, forever.
     fn note_overtaken(&self, winner: usize) {
         let shared = &self.forward.shared;
         for attempt in self.attempts.iter().filter(|attempt| attempt.index != winner) {
@@ -241,7 +245,7 @@ impl Race<'_> {
     }
 }
 
-/// The first attempt to end, which leaves the race. Polling all of a handful costs less than telling which
+/// Waits for the first attempt to end and removes it. Polling a handful costs less than finding out which one
 /// was woken.
 async fn first(attempts: &mut SmallVec<[Attempt; 1]>) -> (Attempt, Result<Reply, Fault>) {
     poll_fn(|context| {

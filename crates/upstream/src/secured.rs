@@ -1,7 +1,7 @@
-//! An upstream that is asked over TLS (RFC 7858): who it has to be, and what is known of its certificate.
+//! The TLS identity of an upstream (RFC 7858), and what is known of its certificate.
 //!
-//! The server proves who it is, or it is not asked: that is the strict profile of RFC 8310 section 5, and there is no other
-//! here. What is wrong with a certificate is logged once, until it changes.
+//! An upstream that does not prove its identity is not asked: the strict profile of RFC 8310 section 5, the
+//! only one here. A certificate's fault is logged once, until it changes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use super::failure::Fault;
 use crate::config;
 use dnsweir_config::tls::{Client, Explained, Problem, expiry, server_name_at};
 
-/// Octets that TLS holds of a connection beside what is written and read upon it: a record that is being read, one that
-/// was, and what is to be sent.
+/// Bytes that TLS holds per connection besides the data written and read on it: the record being read, the
+/// last one read, and data to be sent.
 pub(super) const TLS_OCTETS: usize = 2 * (18 << 10) + (64 << 10);
 
-/// An upstream that is asked over TLS: who it has to be, and what is known of its certificate.
+/// The TLS identity of an upstream, and what is known of its certificate.
 #[derive(Debug)]
 pub(super) struct Secured {
     address: SocketAddr,
     client: Client,
     name: ServerName<'static>,
-    /// What is asked for over HTTPS.
+    /// The path for requests over HTTPS.
     path: Option<String>,
-    /// Until when its certificate was valid that it had last, in seconds since 1970; 0: none is known.
+    /// When the certificate last seen expires, in seconds since 1970; 0 if none was seen.
     expires: AtomicI64,
-    /// Handshakes that began a session.
+    /// Full handshakes.
     pub full: AtomicU64,
-    /// Those that went on with one.
+    /// Handshakes that resumed a session.
     pub resumed: AtomicU64,
-    /// Those of which that is not known: QUIC does not tell.
+    /// Handshakes of unknown kind: QUIC does not report it.
     pub unknown: AtomicU64,
-    /// What was wrong the last time, if something was.
+    /// The last error text, if the last handshake failed.
     wrong: Mutex<Option<String>>,
 }
 
@@ -56,7 +56,7 @@ impl Secured {
         }
     }
 
-    /// What is asked for over HTTPS, as a URI.
+    /// The URI for requests over HTTPS.
     pub fn uri(&self) -> String {
         let path = self.path.as_deref().unwrap_or("/");
         let host = match &self.name {
@@ -69,14 +69,14 @@ impl Secured {
         }
     }
 
-    /// Until when its certificate is valid, in seconds since 1970, if it has shown one.
+    /// When its certificate expires, in seconds since 1970, if it has shown one.
     pub fn expires(&self) -> Option<u64> {
         u64::try_from(self.expires.load(Relaxed))
             .ok()
             .filter(|&expires| expires > 0)
     }
 
-    /// What rustls needs to know, and the name to ask for.
+    /// The configuration for rustls, and the server name to verify.
     pub fn client_config(&self) -> Result<(Arc<ClientConfig>, ServerName<'static>), Fault> {
         let config = self
             .client
@@ -85,7 +85,7 @@ impl Secured {
         Ok((config, self.name.clone()))
     }
 
-    /// A handshake succeeded, of a kind if that is known.
+    /// Records a successful handshake, and its kind if known.
     pub fn connected(&self, kind: Option<HandshakeKind>, certificate: Option<&CertificateDer<'_>>) {
         let counter = match kind {
             Some(HandshakeKind::Resumed) => &self.resumed,
@@ -101,12 +101,12 @@ impl Secured {
         }
     }
 
-    /// Why the certificate was refused the last time, if it was.
+    /// Why the certificate was last rejected, if it was.
     pub fn refusal(&self) -> Option<rustls::Error> {
         self.client.refusal(&self.name)
     }
 
-    /// A handshake failed. It is logged, unless it failed in the same way before.
+    /// Records a failed handshake. It is logged, unless the last one failed in the same way.
     pub fn failed(&self, error: &rustls::Error) -> Fault {
         let explained = Explained::of(error, &self.name);
         if let Some(expired) = explained.expired {

@@ -1,4 +1,4 @@
-//! What `forward` says as a source of answers.
+//! `forward` as a source of answers.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,12 +21,13 @@ use crate::dns::text::record_lines;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
 use dnsweir_answer::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
 
-/// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
-/// registers, in a cluster's domain a namespace's services.
+/// Names that share so many labels below the stage's zone form one group for `concurrent`: in the root zone,
+/// a registered domain; in a cluster's domain, the services of a namespace.
 const SHARED_LABELS: usize = 2;
 
 impl Forwarder {
-    /// Whether `except` leaves a question to the next stage, or `plain-names` has nobody asked.
+    /// The answer that needs no upstream: `except` leaves the name to the next stage, or `plain-names` denies
+    /// it.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
         if self.except.longest(question.name).is_some() {
@@ -36,7 +37,7 @@ impl Forwarder {
         denied.then(|| denial_of(question))
     }
 
-    /// What `/status` shows of it.
+    /// The stage's part of `/status`.
     pub fn status(&self) -> Status {
         let upstreams = self.upstreams.iter().zip(&self.config.upstreams);
         let upstreams = upstreams.map(|(upstream, config)| UpstreamStatus {
@@ -54,19 +55,19 @@ impl Forwarder {
         }
     }
 
-    /// A place among the queries that are asked at a time.
+    /// Takes a place among the `concurrent` queries.
     fn place(&self, question: &Question<'_>, now: Instant) -> Result<Place, Failure> {
         let labels = labels(question.zone.as_bytes()).count() + SHARED_LABELS;
         self.admit(question.client, last_labels(question.name, labels), now)
     }
 
-    /// What `next` leaves of an answer.
+    /// Leaves the question to the next stage if `next` lists this kind of answer.
     fn pass_on(&self, resolution: Resolution) -> Resolution {
         let next = match &resolution {
             Resolution::Answer { answer, .. } => match (answer.rcode, answer.meaning) {
                 (rcode::NXDOMAIN, _) => Next::Nxdomain,
                 (rcode::NOERROR, Meaning::Denial) => Next::Nodata,
-                // Without an SOA record (RFC 2308 section 2.2, type 3); what is truncated may have more.
+                // Without an SOA record (RFC 2308 section 2.2, type 3); a truncated answer may have more.
                 (rcode::NOERROR, Meaning::Unkept)
                     if answer.answer_count() == 0 && u16_at(&answer.message, 2) & flag::TC == 0 =>
                 {
@@ -87,10 +88,10 @@ impl Forwarder {
 }
 
 impl Forward {
-    /// Asks the upstreams, unless as many queries are under way as may be; gives up if another one takes the place.
+    /// Asks the upstreams, unless `concurrent` queries are under way; gives up if another query displaces it.
     pub fn ask(self: &Rc<Self>, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         let forward = Rc::clone(self);
-        // It is polled at once: one look at the clock is enough.
+        // The future is polled at once, so one reading of the clock is enough.
         let now = Instant::now();
         let place = self.shared.place(question, now);
         let query = match question.signed {
@@ -143,7 +144,7 @@ impl Forward {
         }
     }
 
-    /// Resolves, unless another query takes the place.
+    /// Resolves, unless another query displaces it.
     async fn race_in(
         self: &Rc<Self>,
         place: &Place,
@@ -158,13 +159,13 @@ impl Forward {
     }
 }
 
-/// Whether the addresses of a name of one label are asked for: a host in the network at hand, which nobody elsewhere knows. Of the same
-/// names, other types are those of top-level domains, which validating clients need.
+/// Whether it asks for addresses of a single-label name: a host on the local network, unknown elsewhere.
+/// Other types of such names belong to top-level domains, and validating clients need them.
 fn is_plain_host(question: &Question<'_>) -> bool {
     matches!(question.qtype, rtype::A | rtype::AAAA) && labels(question.name).count() == 1
 }
 
-/// That there is no such name, as the root would say.
+/// NXDOMAIN, as the root would answer.
 fn denial_of(question: &Question<'_>) -> Resolution {
     let mut asked = question.name.to_vec();
     asked.extend(question.qtype.to_be_bytes());
@@ -178,7 +179,7 @@ fn denial_of(question: &Question<'_>) -> Resolution {
     }
 }
 
-/// Nothing that could be read came.
+/// The result if no readable reply came.
 const UNUSABLE: Resolution = Resolution::Failed {
     error: ExtendedError::NetworkError,
     local: false,
@@ -191,7 +192,7 @@ fn verbatim(message: Vec<u8>) -> Resolution {
     }
 }
 
-/// Whether an upstream answers for the subnet that it was told, and no other (RFC 7871 section 7.3).
+/// Whether an upstream answers for the subnet that was sent, and no other (RFC 7871 section 7.3).
 fn echoes(message: &[u8], subnet: ClientSubnet) -> bool {
     if message.len() < HEADER || u16_at(message, 4) != 1 {
         return true;
@@ -202,13 +203,13 @@ fn echoes(message: &[u8], subnet: ClientSubnet) -> bool {
     opt.is_none_or(|opt| subnet.is_echoed(&message[opt.data]))
 }
 
-/// Makes sense of what an upstream said to `question`.
+/// Parses an upstream's reply to `question`.
 fn read(question: &[u8], message: Vec<u8>) -> Resolution {
     if message.len() < HEADER {
         return UNUSABLE;
     }
     let flags = u16_at(&message, 2);
-    // Servers that cannot read a query answer it without the question: put it back.
+    // Servers that cannot read a query answer without the question: put it back.
     let message = match u16_at(&message, 4) {
         0 => build::empty(question, flags & flag::RCODE),
         _ => message,
@@ -225,7 +226,7 @@ fn read(question: &[u8], message: Vec<u8>) -> Resolution {
     }
 }
 
-/// What came of it, for a trace.
+/// The outcome as text for a trace.
 fn words(asked: &Result<Answer, Failure>) -> String {
     match asked {
         Err(failure) => format!("no answer: {failure}"),
@@ -240,7 +241,7 @@ fn words(asked: &Result<Answer, Failure>) -> String {
     }
 }
 
-/// Where each label of a wire name begins; the root's is not counted.
+/// The offset of each label in a wire name, without the root's.
 fn labels(name: &[u8]) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -251,7 +252,7 @@ fn labels(name: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The end of a wire name that has so many labels; all of it if it has fewer.
+/// The last `count` labels of a wire name; all of it if it has fewer.
 fn last_labels(name: &[u8], count: usize) -> &[u8] {
     let before = labels(name).count().saturating_sub(count);
     let begin = labels(name).nth(before).unwrap_or(name.len().saturating_sub(1));

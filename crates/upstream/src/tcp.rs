@@ -1,5 +1,5 @@
-//! Plain TCP to an upstream, for the queries of a [`pool`](super::pool). Another transport of streams gets a file like this
-//! one.
+//! Plain TCP to an upstream, for the queries of a [`pool`](super::pool). Each stream transport is a file like
+//! this.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::failure::Fault;
 pub(super) async fn connect(upstream: SocketAddr) -> Result<TcpStream, Fault> {
     let connected = TcpStream::connect(upstream).await;
     let stream = connected.map_err(|error| Fault::of_network(&error))?;
-    // Otherwise a query would wait for the acknowledgement of the one before.
+    // Otherwise a query would wait until the one before is acknowledged.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }

@@ -11,7 +11,7 @@ use super::tcp;
 use super::upstream::Upstream;
 use dnsweir_config::tls::{Problem, error_in};
 
-/// Connects to an upstream, and makes sure that it is the right one.
+/// Connects to an upstream and verifies its identity.
 pub(super) async fn connect(upstream: Arc<Upstream>) -> Result<TlsStream<TcpStream>, Fault> {
     let Some(secured) = &upstream.secured else {
         return Err(Fault::Tls(Problem::Protocol));

@@ -1,26 +1,25 @@
-//! Queries over UDP, on sockets that change all the time.
+//! Queries over UDP, on short-lived sockets.
 //!
-//! What an attacker off the path has to guess is the ID and the port (RFC 5452 section 9.2). Every query has
-//! a random ID. The port is the kernel's choice, on purpose: Linux takes it evenly from
-//! `ip_local_port_range` (28 232 ports unless the operator widened it; measured, no neighbour more likely
-//! than another), while ports of our own choice would have to steer clear of `ip_local_reserved_ports`,
-//! NodePorts and whatever is about to listen.
+//! An off-path attacker has to guess the ID and the port (RFC 5452 section 9.2). Every query has a random ID.
+//! The kernel chooses the port, on purpose: Linux picks evenly from `ip_local_port_range` (28 232 ports
+//! unless the operator widened it; measured, no neighbour more likely than another), while our own choice
+//! would have to avoid `ip_local_reserved_ports`, NodePorts and whatever is about to listen.
 //!
-//! A socket for each query would cost more than all the rest of a miss. So a few queries share one:
-//! [`QUERIES`] in its whole life, and none after [`LIFE`]. An attacker who finds its port by trial has no time left to
-//! use it (`docs/decisions/0007-source-ports.md`). A datagram that answers nothing that was asked on a socket ends
-//! its use at once, and for a while each query to that upstream has a port to itself; [`STRAYS`] of them end the
-//! socket, and what was under way on it is asked anew from another port.
+//! A socket per query would cost more than all the rest of a cache miss. So a few queries share one:
+//! [`QUERIES`] in its whole life, and none after [`LIFE`]. An attacker who finds its port by scanning has no
+//! time left to use it (`docs/decisions/0007-source-ports.md`). After a datagram that matches no query of its
+//! socket, the socket takes no more queries, and for a while each query to that upstream has its own port;
+//! after [`STRAYS`] of them the socket is closed, and its queries are repeated from another port.
 //!
-//! Neither what was asked before on a socket, nor what was given up, may disturb what is asked now: an ID is
-//! used once in a socket's life, so replies that are late or come twice are known as such, and when the kernel reports
-//! a closed port while queries are sent, that is about earlier ones.
+//! Earlier or abandoned queries on a socket must not disturb current ones: an ID is used once in a socket's
+//! life, so late and duplicate replies are recognized; and a closed port that the kernel reports while
+//! queries are being sent is attributed to the earlier ones.
 //!
-//! What is asked in one turn of the worker leaves together: a socket is a task that sends when all tasks that were ready
-//! before had their turn, and hands out what comes in, in batches as well.
+//! Queries of one turn of the worker leave together: a socket's task sends after all tasks that were ready
+//! before it have run, and receives in batches as well.
 //!
-//! The don't-fragment bit is the kernel's default as well: it is set, and a query that could need fragments
-//! is sent over TCP in the first place ([`Query::fits_datagram`]).
+//! The don't-fragment bit is left at the kernel's default: set. A query that could need fragments is sent
+//! over TCP in the first place ([`Query::fits_datagram`]).
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -48,29 +47,29 @@ use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::edns::UDP_DEFAULT;
 use dnsweir_os::receiving::ReceivingSocket;
 
-/// Queries that one socket carries in its life.
+/// Most queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
-/// The same while the process may open no more sockets.
+/// The same while the process may not open more sockets.
 const QUERIES_AT_WORST: usize = 1024;
-/// How long a socket takes new queries.
+/// How long a socket accepts new queries.
 pub(super) const LIFE: Duration = Duration::from_secs(1);
-/// Datagrams that answer nothing after which a socket is given up, with what is under way on it: as many guesses of
-/// an ID as an attacker gets who has found a port.
+/// After so many datagrams that match no query, a socket is given up with its queries: the number of guesses
+/// at an ID that an attacker gets who has found a port.
 pub(super) const STRAYS: u32 = 16;
-/// Datagrams taken from a socket at once.
+/// Datagrams read from a socket per system call.
 const BATCH: usize = 16;
-/// And how often before others have their turn.
+/// Batches read before other tasks get their turn.
 const TURN: usize = 4;
 
-/// Octets that a worker holds at most for what it sends and receives in batches.
+/// Most bytes that a worker holds for sending and receiving in batches.
 pub fn batch_octets() -> usize {
     memory(BATCH, MESSAGE_MAXIMUM) + outgoing_memory(usize::from(UDP_DEFAULT))
 }
 
 thread_local! {
-    /// Where datagrams are read: room for any, so that none arrives cut. The kernel gives memory to what is used.
+    /// The receive buffers: each holds any datagram, so none is cut. The kernel backs only the pages in use.
     static INCOMING: RefCell<Datagrams> = RefCell::new(Datagrams::new(BATCH, false, MESSAGE_MAXIMUM));
-    /// Where those are written that leave together.
+    /// The send buffers for queries that leave together.
     static OUTGOING: RefCell<Outgoing> = RefCell::default();
 }
 
@@ -78,12 +77,12 @@ thread_local! {
 pub(super) struct Sockets {
     upstream: Arc<Upstream>,
     quotas: Quotas,
-    /// The one that takes the next query, if it still may.
+    /// The socket for the next query, if it still accepts queries.
     current: RefCell<Option<Rc<Socket>>>,
 }
 
 impl Sockets {
-    /// Opens nothing yet.
+    /// Opens no socket yet.
     pub fn new(upstream: Arc<Upstream>, quotas: Quotas) -> Self {
         Self {
             upstream,
@@ -92,8 +91,8 @@ impl Sockets {
         }
     }
 
-    /// Sends `query` and waits for its reply, for as long as the caller lets it. Dropping the future gives
-    /// the query up. Must be called on a `LocalRuntime`.
+    /// Sends `query` and waits for its reply for as long as the caller polls. Dropping the future gives the
+    /// query up. Must be called on a `LocalRuntime`.
     pub async fn exchange(&self, query: &Rc<Query>, now: Instant) -> Result<Reply, Fault> {
         let (socket, index) = self.send(query, now)?;
         let waiting = Waiting { socket, index };
@@ -129,22 +128,22 @@ impl Drop for Sockets {
     }
 }
 
-/// A connected socket, with a task that sends and reads.
+/// A connected socket, with a task that sends and receives.
 struct Socket {
     udp: ReceivingSocket,
     opened: Instant,
-    /// All that were ever given to it.
+    /// All queries ever given to it.
     queries: RefCell<Vec<Sent>>,
-    /// How many of them have left, or were given up before.
+    /// How many of them were sent, or given up before that.
     sent: Cell<usize>,
-    /// How many of them have no reply and have not been given up.
+    /// How many of them have no reply and were not given up.
     under_way: Cell<usize>,
-    /// Whether it takes no more.
+    /// Whether it accepts no more queries.
     retired: Cell<bool>,
-    /// Datagrams that answered nothing.
+    /// Datagrams that matched no query.
     strays: Cell<u32>,
     task: Cell<Option<AbortHandle>>,
-    /// Wakes the task, once it has begun.
+    /// Wakes the task, once it has run.
     waker: RefCell<Option<Waker>>,
     _permit: Permit,
 }
@@ -155,11 +154,11 @@ struct Sent {
 }
 
 enum State {
-    /// The reply is awaited.
+    /// Waiting for the reply.
     UnderWay(Rc<Query>, Option<Waker>),
-    /// It is here, or there will be none.
+    /// The reply is here, or there will be none.
     Ended(Result<Reply, Fault>),
-    /// Nobody waits any more.
+    /// The caller no longer waits.
     Over,
 }
 
@@ -198,14 +197,13 @@ impl Socket {
             && now.saturating_duration_since(self.opened) < LIFE
     }
 
-    /// Whether it could go on where no other socket may be opened. A port that is used for longer is easier
-    /// to find by trial than one of [`QUERIES`], but an ID is still used once in its life, and no query is
-    /// turned away.
+    /// Whether it can go on taking queries when no other socket may be opened. A port in longer use is easier
+    /// to find by scanning, but an ID is still used once in the socket's life, and no query is turned away.
     fn can_take_more(&self) -> bool {
         !self.retired.get() && self.queries.borrow().len() < QUERIES_AT_WORST
     }
 
-    /// Takes no more queries, and ends when the last of those under way does.
+    /// Stops accepting queries; the socket closes after its last query.
     fn retire(&self) {
         self.retired.set(true);
         self.close_if_done();
@@ -220,8 +218,8 @@ impl Socket {
         }
     }
 
-    /// Has `query` leave with others of this turn, under an ID that this socket has not seen; returns its index among the
-    /// socket's queries.
+    /// Queues `query` for this turn under an ID not used on this socket. Returns its index among the socket's
+    /// queries.
     fn add(&self, query: &Rc<Query>) -> usize {
         let mut queries = self.queries.borrow_mut();
         let id = loop {
@@ -254,7 +252,7 @@ impl Socket {
         }
         match std::mem::replace(state, State::Over) {
             State::Ended(outcome) => Poll::Ready(outcome),
-            // Polled again after it was ready.
+            // Polled again after it returned `Ready`.
             State::UnderWay(..) | State::Over => Poll::Pending,
         }
     }
@@ -263,7 +261,7 @@ impl Socket {
     async fn run(self: Rc<Self>, upstream: Arc<Upstream>) {
         loop {
             let error = match self.ready().await {
-                // ICMP said that the port is closed. That alone does not make a socket readable.
+                // ICMP reported a closed port. That alone does not make a socket readable.
                 Ok(ready) if ready.is_error() => {
                     let error = self.udp.get_ref().take_error().ok().flatten();
                     Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
@@ -278,7 +276,7 @@ impl Socket {
         }
     }
 
-    /// Sends what is there to be sent, until something comes in.
+    /// Sends queued queries until the socket is readable or has an error.
     async fn ready(&self) -> io::Result<Ready> {
         let mut ready = pin!(self.udp.ready(Interest::READABLE | Interest::ERROR));
         poll_fn(|context| {
@@ -292,7 +290,7 @@ impl Socket {
         .await
     }
 
-    /// Sends what has not left yet.
+    /// Sends the queued queries.
     fn send(&self) {
         if self.sent.get() < self.queries.borrow().len() {
             OUTGOING.with_borrow_mut(|outgoing| self.send_in(outgoing));
@@ -315,7 +313,7 @@ impl Socket {
                 }
             }
             drop(queries);
-            // Not through the event loop, which knows no better than the kernel whether there is room.
+            // Bypasses the event loop, which knows no better than the kernel whether there is room.
             let socket = self.udp.as_raw_fd();
             let refused = |at: usize, _: Option<&_>, error| self.refuse(indexes[at], &error);
             let closed = |at: usize| self.fail(Fault::Refused, indexes[at]);
@@ -323,13 +321,13 @@ impl Socket {
         }
     }
 
-    /// A query could not be sent, such as for want of buffer space. What is under way continues.
+    /// Fails one query that could not be sent, for example for lack of buffer space. The others continue.
     fn refuse(&self, index: usize, error: &io::Error) {
         self.retired.set(true);
         self.end(index, Err(Fault::of_network(error)));
     }
 
-    /// Hands out what is there.
+    /// Delivers what has arrived.
     fn receive(&self, upstream: &Upstream) -> io::Result<()> {
         for _ in 0..TURN {
             let received = self.udp.try_io(Interest::READABLE, |_| {
@@ -340,7 +338,7 @@ impl Socket {
                     }
                     io::Result::Ok(count)
                 })?;
-                // What is not full has emptied the socket: no need for the call that would only say so.
+                // A batch that is not full emptied the socket: skip the call that would only confirm it.
                 match count {
                     BATCH => Ok(()),
                     _ => Err(io::ErrorKind::WouldBlock.into()),
@@ -355,10 +353,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Looks at a datagram, and at where it comes from.
+    /// Handles a datagram after checking its sender.
     fn take_from(&self, upstream: &Upstream, datagram: Option<(&[u8], SocketAddr)>) {
-        // A connected socket receives from its peer alone, but for what came in just before it was connected. RFC 5452
-        // section 9.1: what does not match is dropped, and the right one may yet come.
+        // A connected socket receives only from its peer, except what came in just before it was connected.
+        // RFC 5452 section 9.1: a datagram that does not match is dropped, and the right one may still come.
         let expected = upstream.address;
         let ours = |from: SocketAddr| (from.ip(), from.port()) == (expected.ip(), expected.port());
         if datagram.is_some_and(|(octets, from)| ours(from) && self.take(octets)) {
@@ -373,7 +371,7 @@ impl Socket {
         }
     }
 
-    /// Hands a datagram to the query that it answers. False if nothing like it was asked here.
+    /// Delivers a datagram to its query. Returns false if it matches no query of this socket.
     fn take(&self, datagram: &[u8]) -> bool {
         let Some(id) = datagram.first_chunk() else {
             return false;
@@ -384,7 +382,7 @@ impl Socket {
             return false;
         };
         let State::UnderWay(query, waker) = &mut sent.state else {
-            // Late, or for the second time.
+            // Late, or a duplicate.
             return true;
         };
         let outcome = match query.accept(id, config::Protocol::Udp, datagram) {
@@ -400,8 +398,8 @@ impl Socket {
         true
     }
 
-    /// Ends what is under way of the first `count`: the network cannot tell which of them it means, but all of them went
-    /// to the same closed port.
+    /// Fails the queries under way among the first `count`: the network error does not say which one it is
+    /// about, but all of them went to the same closed port.
     fn fail(&self, fault: Fault, count: usize) {
         self.retired.set(true);
         for index in 0..count {
@@ -410,14 +408,14 @@ impl Socket {
         self.close_if_done();
     }
 
-    /// Ends one if it is under way.
+    /// Ends the query if it is under way.
     fn end(&self, index: usize, outcome: Result<Reply, Fault>) {
         let state = &mut self.queries.borrow_mut()[index].state;
         if let State::UnderWay(_, waker) = state {
             let waker = waker.take();
             *state = State::Ended(outcome);
             self.one_less();
-            // What it wakes runs later.
+            // The woken task runs later.
             waker.into_iter().for_each(Waker::wake);
         }
     }
@@ -428,7 +426,7 @@ impl Socket {
     }
 }
 
-/// Gives the query up when it is dropped.
+/// Gives the query up when dropped.
 struct Waiting {
     socket: Rc<Socket>,
     index: usize,

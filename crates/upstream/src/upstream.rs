@@ -1,4 +1,4 @@
-//! One upstream as all workers see it: its health, how fast it is, and what has been counted about it.
+//! One upstream, shared by all workers: its health, its speed and its counters.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,45 +15,45 @@ use super::secured::Secured;
 use crate::config;
 use dnsweir_config::tls::Client;
 
-/// An upstream is never given less time than this before the query is sent again: most that is slower on a
-/// node's own network is lost, and what is not is bounded by [`HedgeBudget`].
+/// The shortest RTO. On a node's own network, most replies that take longer are lost; [`HedgeBudget`] bounds
+/// the needless resends.
 const LEAST_RTO: Duration = Duration::from_millis(10);
-/// What an upstream is given that has not answered yet: enough for a recursive server that has to ask around.
+/// The RTO of an upstream that has not answered yet: long enough for a recursive server to ask others.
 const FIRST_RTO: Duration = Duration::from_millis(400);
-/// For how long each query has a port to itself after a stray was seen: longer than any way of finding ports that
-/// needs to be tried again and again.
+/// How long each query has its own port after a stray was seen: longer than any port scan that must be
+/// repeated again and again.
 const WARINESS: Duration = Duration::from_secs(60);
-/// Answers in a row that came only without EDNS, after which it is left away from the start.
+/// After so many replies in a row that came only without EDNS, EDNS is left out from the start.
 const EDNS_SILENCES: u32 = 2;
-/// For how long; then the upstream may know better.
+/// For how long EDNS is left out; by then the upstream may have learned it.
 const EDNS_MEMORY: Duration = Duration::from_secs(300);
 
-/// A server that `forward` asks.
+/// A server that a `forward` stage asks.
 #[derive(Debug)]
 pub struct Upstream {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// What has been counted since the stage that asks it was last changed.
+    /// Counters since the stage that uses it last changed.
     pub counters: Counters,
     pub(super) health: Health,
     pub(super) hedge_budget: HedgeBudget,
-    /// Who it has to be, if it is asked over TLS.
+    /// The TLS identity it must prove, if it is asked over TLS.
     pub(super) secured: Option<Secured>,
     rtt: RoundTrip,
-    /// Answers in a row that came only without EDNS.
+    /// Replies in a row that came only without EDNS.
     edns_silences: AtomicU32,
-    /// The points in time below are milliseconds since [`LEAST_RTO`] before this.
+    /// The zero point of the times below, which are milliseconds since [`LEAST_RTO`] before it.
     created: Instant,
-    /// When it was last found overtaken.
+    /// When it was last overtaken.
     overtaken: AtomicU64,
-    /// Until when each query gets a port to itself.
+    /// Until when each query has its own port.
     wary_until: AtomicU64,
-    /// Until when EDNS is left away.
+    /// Until when EDNS is left out.
     plain_until: AtomicU64,
 }
 
 impl Upstream {
-    /// One of which nothing is known; with a client it is asked over TLS.
+    /// An upstream of which nothing is known yet; with a `client`, it is asked over TLS.
     pub(super) fn new(upstream: &config::Upstream, client: Option<&Client>, max_fails: u32) -> Self {
         let address = upstream.address;
         Self {
@@ -71,18 +71,19 @@ impl Upstream {
         }
     }
 
-    /// Whether queries go to it by choice. One that is out is asked only when all are, one that loops back to us
-    /// never.
+    /// Whether it takes queries normally. An upstream that is out is asked only when all are out; one that
+    /// loops back is never asked.
     pub fn healthy(&self) -> bool {
         !self.health.out() && !self.looping()
     }
 
-    /// Whether what it is asked comes back to this proxy.
+    /// Whether queries to it come back to this proxy.
     pub fn looping(&self) -> bool {
         self.health.looping()
     }
 
-    /// Its retransmission timeout (RTO): how long to wait for it before the query is sent again, or to another one.
+    /// Its retransmission timeout (RTO): how long to wait before the query is sent again, to it or another
+    /// upstream.
     pub(super) fn rto(&self) -> Duration {
         self.rtt
             .timeout()
@@ -93,7 +94,7 @@ impl Upstream {
         self.rtt.sample(round_trip);
     }
 
-    /// It failed once. True if the caller has to probe it, as for [`Health::strike`].
+    /// Records a failed query. Returns true if the caller must probe it, as for [`Health::strike`].
     pub(super) fn failed(&self, fault: Fault) -> bool {
         if fault.is_of_one_server() {
             self.health.missed();
@@ -101,14 +102,14 @@ impl Upstream {
         fault.blames_upstream() && self.health.strike(FAILURE)
     }
 
-    /// It said that it could not, or would not. True as for [`Self::failed`].
+    /// Records a SERVFAIL or REFUSED. Returns true as for [`Self::failed`].
     pub(super) fn declined(&self) -> bool {
         self.health.strike(FAILURE)
     }
 
-    /// Another answered while this one was silent for longer than it should have been. A lost packet does
-    /// that as well, so it takes several in a row to weigh as much as a failure; and what happens to many
-    /// queries within one short pause of the upstream's counts once. True as for [`Self::failed`].
+    /// Records that another upstream answered while this one exceeded its RTO. A lost packet looks the same,
+    /// so it takes several in a row to weigh as much as a failure, and one short pause counts once however
+    /// many queries it hits. Returns true as for [`Self::failed`].
     pub(super) fn overtaken(&self, now: Instant) -> bool {
         let now = self.milliseconds(now);
         let last = self.overtaken.load(Relaxed);
@@ -119,29 +120,29 @@ impl Upstream {
         self.health.strike(1)
     }
 
-    /// A datagram came that answers nothing: somebody may be looking for our ports.
+    /// Records a datagram that matches no query: an attacker may be scanning our ports.
     pub(super) fn saw_stray(&self) {
         self.counters.strays.fetch_add(1, Relaxed);
         self.wary_until.store(self.after(WARINESS), Relaxed);
     }
 
-    /// Whether each query gets a port to itself.
+    /// Whether each query must have its own port.
     pub(super) fn is_wary(&self) -> bool {
         self.is_before(&self.wary_until)
     }
 
-    /// It answered a query with EDNS, or, only without, one that it had been silent about with EDNS.
+    /// Records a reply: to a query with EDNS, or only to the retry without it.
     pub(super) fn answered_edns(&self, with: bool) {
         if with {
             self.edns_silences.store(0, Relaxed);
         } else if self.edns_silences.fetch_add(1, Relaxed) + 1 >= EDNS_SILENCES {
-            // Not left to grow until it wraps.
+            // Caps the count, so that it cannot wrap.
             self.edns_silences.store(EDNS_SILENCES, Relaxed);
             self.plain_until.store(self.after(EDNS_MEMORY), Relaxed);
         }
     }
 
-    /// Whether it is silent about queries with EDNS, as far as is remembered.
+    /// Whether it is remembered to drop queries with EDNS.
     pub(super) fn drops_edns(&self) -> bool {
         self.is_before(&self.plain_until)
     }
@@ -155,7 +156,7 @@ impl Upstream {
         self.milliseconds(Instant::now() + duration)
     }
 
-    /// Looks at the clock only if there ever was such a point in time.
+    /// Reads the clock only if the point was ever set.
     fn is_before(&self, point: &AtomicU64) -> bool {
         let point = point.load(Relaxed);
         point > 0 && self.milliseconds(Instant::now()) < point
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(upstream.rto(), FIRST_RTO);
         (0..50).for_each(|_| upstream.measured(Duration::from_millis(1)));
         assert_eq!(upstream.rto(), LEAST_RTO);
-        // One answer in four takes 300 ms: repeating each of them would be a waste.
+        // One answer in four takes 300 ms: resending all of those would be a waste.
         for n in 0..200 {
             upstream.measured(Duration::from_millis(if n % 4 == 0 { 300 } else { 1 }));
         }

@@ -8,7 +8,7 @@ use super::*;
 use crate::dns::name::Name;
 use crate::histogram::Histogram;
 
-/// What `most_octets` counts for a query and its attempts has to hold them.
+/// `most_octets` must not count less for a query and its attempts than they take.
 #[test]
 fn a_query_and_its_attempts_are_no_larger_than_what_is_counted_for_them() {
     run(async {
@@ -73,7 +73,7 @@ fn silence_makes_the_next_upstream_be_asked_long_before_the_timeout() {
             timeout: Duration::from_secs(20),
             ..config(&[silent, good])
         });
-        // It was quick so far.
+        // It was fast so far.
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
         let begin = Instant::now();
         let got = forward.resolve(&query("example.com"), None).await.unwrap();
@@ -132,7 +132,7 @@ fn losing_every_third_query_costs_no_timeout() {
     });
 }
 
-/// Whoever answered in its place, an upstream that loses queries does not look like one that loses none.
+/// An upstream that loses queries must not look like one that loses none, even if another answers.
 #[test]
 fn what_is_lost_is_counted_though_another_attempt_brought_the_answer() {
     run(async {
@@ -144,7 +144,7 @@ fn what_is_lost_is_counted_though_another_attempt_brought_the_answer() {
         let (silent, unheard) = udp(|_, _| vec![]).await;
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         for (upstreams, log) in [(vec![lossy], log), (vec![silent, good], unheard)] {
-            // An attempt that is lost is waited for until then.
+            // Lost attempts are listened for until this timeout.
             let forward = forward(&config::Forward {
                 timeout: Duration::from_secs(3),
                 ..config(&upstreams)
@@ -161,7 +161,7 @@ fn what_is_lost_is_counted_though_another_attempt_brought_the_answer() {
     });
 }
 
-/// It was slow, and another one faster: nothing was lost.
+/// It was slow, and another was faster: nothing was lost.
 #[test]
 fn what_comes_late_is_no_failure() {
     run(async {
@@ -198,7 +198,7 @@ fn what_comes_late_is_no_failure() {
     });
 }
 
-/// A worker listens for so many, and no more.
+/// A worker listens for a bounded number.
 #[test]
 fn those_left_behind_are_bounded() {
     run(async {
@@ -289,7 +289,7 @@ fn no_more_queries_than_allowed_are_under_way() {
     assert_eq!(forwarder.under_way.inside(), 0);
 }
 
-/// RFC 9520 section 2: what failed for want of a socket says nothing about the name.
+/// RFC 9520 section 2: a failure for lack of a socket says nothing about the name.
 #[test]
 fn what_is_missing_here_is_no_failure_of_upstreams() {
     let upstream = "192.0.2.1:53".parse().unwrap();
@@ -352,7 +352,7 @@ fn hedges_that_bring_nothing_come_to_an_end() {
                 tokio::task::spawn_local(async move { forward.resolve(&asked, None).await })
             })
             .collect();
-        // All that would send a second time have done so, or have found that they may not.
+        // By then every query that may send a hedge has sent it.
         until(|| log.borrow().len() >= 132).await;
         tokio::time::sleep(2 * upstream.rto()).await;
         assert_eq!(log.borrow().len(), 132);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Silent about what has an OPT record.
+/// Drops queries with an OPT record.
 fn drops_edns(query: &[u8]) -> Vec<Vec<u8>> {
     if query[11] == 1 {
         vec![]
@@ -61,7 +61,7 @@ fn of_few_attempts_the_last_goes_without() {
     });
 }
 
-/// RFC 3225 section 3: without OPT there is no DO, and what it asks for does not come.
+/// RFC 3225 section 3: without OPT there is no DO, so the records that it asks for would be missing.
 #[test]
 fn who_wants_dnssec_is_not_asked_for_without() {
     run(async {

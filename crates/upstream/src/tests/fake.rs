@@ -1,4 +1,4 @@
-//! Upstreams that do as they are told, on 127.0.0.1.
+//! Scripted upstreams on 127.0.0.1.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::config;
 use crate::dnstap::Tap;
 
 impl Forward {
-    /// Asks `query` now, a whole message.
+    /// Sends `query`, a whole message, now.
     pub async fn resolve(self: &Rc<Self>, query: &[u8], tap: Option<Arc<Tap>>) -> Result<Answer, Failure> {
         let query = Query::new(query.to_vec())?.tapped(tap);
         self.race(&Rc::new(query), Instant::now()).await
@@ -57,10 +57,10 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
     }
 }
 
-/// What a fake upstream was sent, oldest first.
+/// The queries that a fake upstream received, oldest first.
 pub type Log = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// Both sockets on one port.
+/// A UDP and a TCP socket on the same port.
 pub async fn sockets() -> (UdpSocket, TcpListener, SocketAddr) {
     loop {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -71,12 +71,12 @@ pub async fn sockets() -> (UdpSocket, TcpListener, SocketAddr) {
     }
 }
 
-/// Nobody listens there: the port was free a moment ago.
+/// An address where nothing listens: the port was free a moment ago.
 pub async fn nobody() -> SocketAddr {
     sockets().await.2
 }
 
-/// Answers the n-th query (from 0) with the datagrams that `script` makes of it.
+/// Answers the n-th query (from 0) with the datagrams that `script` returns for it.
 pub fn serve_udp(socket: UdpSocket, mut script: impl FnMut(usize, &[u8]) -> Vec<Vec<u8>> + 'static) -> Log {
     let log = Log::default();
     let theirs = log.clone();
@@ -100,7 +100,7 @@ pub async fn udp(script: impl FnMut(usize, &[u8]) -> Vec<Vec<u8>> + 'static) -> 
     (address, serve_udp(socket, script))
 }
 
-/// Hands the n-th connection (from 0) to `script`.
+/// Passes the n-th connection (from 0) to `script`.
 pub fn serve_tcp<F: Future<Output = ()> + 'static>(
     listener: TcpListener,
     mut script: impl FnMut(usize, TcpStream) -> F + 'static,
@@ -131,7 +131,7 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
 pub async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) {
     let mut framed = u16::try_from(message.len()).unwrap().to_be_bytes().to_vec();
     framed.extend_from_slice(message);
-    // The other end may have hung up by now.
+    // The other end may have closed by now.
     let _ = stream.write_all(&framed).await;
 }
 
@@ -146,7 +146,7 @@ pub fn query(name: &str) -> Vec<u8> {
     message
 }
 
-/// The same with an OPT record that advertises 1232 bytes.
+/// The same query with an OPT record that advertises 1232 bytes.
 pub fn query_with_edns(name: &str) -> Vec<u8> {
     let mut message = query(name);
     message[11] = 1;
@@ -154,7 +154,7 @@ pub fn query_with_edns(name: &str) -> Vec<u8> {
     message
 }
 
-/// Where the question ends.
+/// The offset of the question's end.
 pub fn question_end(message: &[u8]) -> usize {
     let mut at = 12;
     while message[at] != 0 {

@@ -47,7 +47,7 @@ fn an_upstream_that_fails_is_probed_and_left_out_until_it_is_back() {
         );
         assert_eq!(log.borrow().len(), 4);
 
-        // It comes back at the same address, and is asked for what it surely knows.
+        // It comes back at the same address, and probes ask for the zone's NS records.
         let socket = tokio::net::UdpSocket::bind(bad).await.unwrap();
         let probes = serve_udp(socket, |_, query| vec![empty(query, 0)]);
         until(|| upstream.healthy()).await;
@@ -57,7 +57,7 @@ fn an_upstream_that_fails_is_probed_and_left_out_until_it_is_back() {
     });
 }
 
-/// Clients that ask for names whose own servers are silent do not take the server in between away from others.
+/// Clients that ask for names whose own servers are silent must not take the upstream out for others.
 #[test]
 fn silent_names_do_not_take_a_healthy_upstream_out() {
     run(async {
@@ -143,7 +143,7 @@ fn when_all_are_out_they_are_asked_anyway() {
         let down = nobody().await;
         let forward = forward(&config::Forward {
             max_fails: 1,
-            // No probe will come in time to help.
+            // Too long for a probe to help.
             probe: Duration::from_secs(3600),
             ..config(&[down])
         });
@@ -190,7 +190,7 @@ fn a_dead_upstream_does_not_cost_every_query_its_rto() {
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         let forward = forward(&config::Forward {
             max_fails: 1,
-            // Shorter than being overtaken four times takes on no machine: that alone tells.
+            // On any machine, being overtaken four times takes less: only that can raise the suspicion.
             timeout: Duration::from_secs(1),
             deadline: Duration::from_secs(20),
             ..config(&[dead, good])

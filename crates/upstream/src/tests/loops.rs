@@ -4,19 +4,19 @@ use std::cell::Cell;
 
 use super::*;
 
-/// Where the label of a query for a token ends: 12 octets of header, a length, 32 digits.
+/// Where a probe's token is: after 12 bytes of header and a length, 32 digits.
 const TOKEN: std::ops::Range<usize> = 13..45;
 
 fn is_token(query: &[u8]) -> bool {
     query[12] == 32
 }
 
-/// The name in a query, as whoever receives it has it.
+/// The name in a received query.
 fn name(query: &[u8]) -> Vec<u8> {
     query[12..question_end(query) - 4].to_vec()
 }
 
-/// A stage below `cluster.local`, and an upstream for it that hands tokens back to it for as long as `looping`.
+/// A stage below `cluster.local`, and its upstream, which returns tokens to the stage while `looping`.
 async fn looping() -> (Rc<Forward>, Rc<Cell<bool>>, Log) {
     let looping = Rc::new(Cell::new(true));
     let found: Rc<std::cell::OnceCell<Rc<Forward>>> = Rc::default();
@@ -79,7 +79,7 @@ fn an_upstream_that_leads_back_is_not_asked_and_comes_back_by_itself() {
     });
 }
 
-/// Whoever reads a token on its way can send it back, but not later, not twice, and not below another name.
+/// A token read on its way can be sent back, but not later, not twice, and not below another name.
 #[test]
 fn a_token_that_others_read_is_worth_nothing_to_them() {
     run(async {

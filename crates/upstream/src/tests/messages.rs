@@ -1,4 +1,4 @@
-//! The checker against whatever bytes there are.
+//! The reply check, against arbitrary bytes.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn written(query: &Query, id: u16) -> Vec<u8> {
 
 fn reply() -> Vec<u8> {
     let mut reply = answer(&written(&ours(), ID), 1);
-    // With an OPT record that says BADVERS (extended RCODE 1) and keepalive 20 × 100 ms.
+    // With an OPT record: BADVERS (extended RCODE 1) and keepalive 20 × 100 ms.
     reply[11] = 1;
     reply.extend_from_slice(&[0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 6, 0, 11, 0, 2, 0, 20]);
     reply
@@ -38,7 +38,7 @@ fn an_empty_question_is_accepted_with_an_error_alone() {
     let bare = |rcode| [0x12, 0x34, 0x80, rcode, 0, 0, 0, 0, 0, 0, 0, 0];
     let taken = |over, rcode| ours().accept(ID, over, &bare(rcode)).is_ok();
     for rcode in 0..16 {
-        // In a datagram, only what cannot be said otherwise.
+        // Over UDP, only the errors for a question that cannot be read.
         let over_udp = [FORMERR, NOTIMP].contains(&rcode.into());
         let over_tcp = over_udp || [SERVFAIL, REFUSED].contains(&rcode.into());
         assert_eq!(taken(Protocol::Udp, rcode), over_udp, "RCODE {rcode} over UDP");
@@ -75,7 +75,7 @@ fn a_truncated_reply_may_end_within_a_record_and_no_other() {
     assert!(accept(&cut).unwrap().truncated);
 }
 
-/// What has the right ID and question and must not be handed on all the same.
+/// Right ID and question, but must not be relayed.
 #[test]
 fn a_reply_that_nobody_should_relay_is_malformed() {
     let with = |rtype: u16, section: usize, data: &[u8]| {
@@ -106,10 +106,10 @@ fn a_reply_that_nobody_should_relay_is_malformed() {
         let outcome = ours().accept(ID, Protocol::Tcp, &reply);
         assert_eq!(outcome.unwrap_err(), Rejection::Malformed, "{what}");
     }
-    // A type that nobody has heard of holds what it likes.
+    // A record of an unknown type may hold anything.
     assert!(ours().accept(ID, Protocol::Tcp, &with(65_280, 0, &[1])).is_ok());
 
-    // Who signs a query gets the signature of its answer.
+    // A signed query gets a signed answer.
     let mut signed = query("www.example.com");
     signed[11] = 1;
     signed.extend_from_slice(&[0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0]);
@@ -164,7 +164,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         counts in any::<[u8; 4]>(),
     ) {
-        // With a plausible header, so that the rest is reached.
+        // A plausible header, so that the parser reaches the rest.
         let mut bytes = [&[0, 0, 1, 0, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]][..], &bytes].concat();
         bytes[10] = counts[3] & 1;
         if let Ok(query) = Query::new(bytes.clone()) {

@@ -1,4 +1,4 @@
-//! Resolution against upstreams that lie, lose, hang and refuse.
+//! Resolution with upstreams that forge, lose, hang and refuse.
 
 mod attempts;
 mod edns;
@@ -24,7 +24,7 @@ use crate::dns::name::Name;
 use crate::dns::rcode::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
 use fake::*;
 
-/// Well below the timeouts of [`config`], well above what a busy machine takes for loopback.
+/// Well below the timeouts of [`config`], well above what loopback takes on a busy machine.
 const PROMPT: Duration = Duration::from_secs(10);
 
 fn forward(config: &config::Forward) -> Rc<Forward> {
@@ -43,7 +43,7 @@ fn to(upstreams: &[SocketAddr]) -> Rc<Forward> {
     forward(&config(upstreams))
 }
 
-/// What an event is given at most.
+/// The longest wait for an event.
 const SOON: Duration = Duration::from_secs(10);
 
 async fn until(what: impl Fn() -> bool) {
@@ -57,7 +57,7 @@ async fn until(what: impl Fn() -> bool) {
         .expect("it did not happen");
 }
 
-/// The same for what takes a query to find out.
+/// The same for a condition that takes a query to check.
 async fn until_async<F: Future<Output = bool>>(what: impl Fn() -> F) {
     let waiting = async { while !what().await {} };
     tokio::time::timeout(6 * SOON, waiting)

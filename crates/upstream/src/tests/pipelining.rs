@@ -1,4 +1,4 @@
-//! TCP: shared connections, and what becomes of queries when one breaks.
+//! TCP: shared connections, and what happens to queries when one breaks.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn spawn(forward: &Rc<Forward>, name: &str) -> JoinHandle<Result<Answer, Failure
     spawn_local(async move { forward.resolve(&asked, None).await })
 }
 
-/// The first letter of the question's name, by which these tests tell queries apart.
+/// The first letter of the question's name, which identifies queries in these tests.
 fn letter(message: &[u8]) -> u8 {
     message[13]
 }
@@ -62,7 +62,7 @@ fn one_connection_carries_many_queries_and_replies_in_any_order() {
     });
 }
 
-/// As TLS may.
+/// As TLS may do.
 #[test]
 fn queries_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
     run(async {
@@ -335,7 +335,7 @@ fn an_old_connection_gives_way_to_another() {
             max_age: Some(Duration::from_millis(30)),
             ..tcp_config(address)
         });
-        // It is never idle for as long as would end it.
+        // It is never idle for that long.
         let ended = loop {
             forward.resolve(&query("a"), None).await.unwrap();
             if let Ok(number) = end.try_recv() {

@@ -1,4 +1,4 @@
-//! What counts as a reply, and what is done about one that is not the answer yet.
+//! What counts as a reply, and what follows a reply that is not the answer yet.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn an_answer_comes_back_whole_under_the_clients_id() {
         let got = forward.resolve(&asked, None).await.unwrap();
         assert_eq!(got.message, answer(&asked, 1));
         assert_eq!(got.upstream, address);
-        // All but the ID is sent as it was received.
+        // Everything but the ID is sent as received.
         assert_eq!(log.borrow()[0][2..], asked[2..]);
         let counters = &forward.shared.upstreams()[0].counters;
         assert_eq!((counters.udp.load(Relaxed), counters.tcp.load(Relaxed)), (1, 0));
@@ -34,7 +34,7 @@ fn ids_and_ports_are_random() {
         let mut buffer = [0; 512];
         let (mut ids, mut ports) = (Vec::new(), Vec::new());
         for _ in 0..64 {
-            // Another worker each time, whose first socket it is.
+            // A new worker each time, so this is its first socket.
             let (forward, asked) = (to(&[address]), query("example.com"));
             let (got, ()) = tokio::join!(forward.resolve(&asked, None), async {
                 let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
@@ -47,7 +47,7 @@ fn ids_and_ports_are_random() {
         for mut seen in [ids, ports] {
             seen.sort_unstable();
             seen.dedup();
-            // 64 of 28 232 ports and of 65 536 IDs: three equal pairs are a one in 500 000 chance.
+            // 64 of 28 232 ports and of 65 536 IDs: the chance of three equal pairs is one in 500 000.
             assert!(seen.len() > 60);
         }
     });
@@ -167,7 +167,7 @@ fn a_truncated_answer_is_asked_for_over_tcp_at_the_same_upstream() {
 #[test]
 fn if_tcp_fails_after_truncation_the_next_upstream_is_asked() {
     run(async {
-        // Nobody accepts TCP there.
+        // Nothing accepts TCP there.
         let (bad, _) = udp(|_, query| vec![truncated(query)]).await;
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         let forward = to(&[bad, good]);
@@ -229,7 +229,7 @@ fn servers_without_edns_are_asked_again_without_it() {
 #[test]
 fn an_error_for_a_query_without_edns_is_the_answer() {
     run(async {
-        // Its question is missing as well, as many servers have it.
+        // Without its question, as many servers send it.
         let (address, log) = udp(|_, query| {
             let mut reply = empty(query, code(FORMERR));
             reply[5] = 0;

@@ -1,4 +1,4 @@
-//! Sockets that several queries share: how long, and what one query may not do to another.
+//! Shared sockets: their lifetime, and how queries on them are isolated from each other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::super::udp::{LIFE, QUERIES, STRAYS};
 use super::super::{Answer, Failure, most_sockets};
 use super::*;
 
-/// One attempt, and no other reason for an end than the one looked for.
+/// A stage with one attempt per query, and limits that end nothing early.
 fn one_attempt(upstream: SocketAddr) -> Rc<Forward> {
     forward(&config::Forward {
         attempts: 1,
@@ -21,7 +21,7 @@ fn one_attempt(upstream: SocketAddr) -> Rc<Forward> {
     })
 }
 
-/// A query under way, as the upstream got it, and where from.
+/// A query under way, its bytes as the upstream got them, and its source address.
 type Asked = (JoinHandle<Result<Answer, Failure>>, Vec<u8>, SocketAddr);
 
 async fn ask(forward: &Rc<Forward>, upstream: &UdpSocket, name: &str) -> Asked {
@@ -32,7 +32,7 @@ async fn ask(forward: &Rc<Forward>, upstream: &UdpSocket, name: &str) -> Asked {
     (resolving, buffer[..length].to_vec(), from)
 }
 
-/// The port that a query is sent from, which is answered.
+/// The source port of a new query, which is then answered.
 async fn port(forward: &Rc<Forward>, upstream: &UdpSocket) -> u16 {
     let (resolving, asked, from) = ask(forward, upstream, "example.com").await;
     upstream.send_to(&answer(&asked, 1), from).await.unwrap();
@@ -85,7 +85,7 @@ fn what_nobody_asked_for_ends_the_use_of_a_socket() {
     });
 }
 
-/// Whoever looks for our ports finds one that carries one query, and has few guesses at its ID.
+/// An attacker who looks for our ports finds one with one query, and gets few guesses at its ID.
 #[test]
 fn after_a_stray_each_query_has_a_port_to_itself() {
     run(async {
@@ -117,7 +117,7 @@ fn a_socket_that_is_guessed_at_is_given_up_and_the_query_asked_anew() {
             deadline: Duration::from_secs(20),
             ..config(&[address])
         });
-        // It may take its time: only giving up makes a second attempt.
+        // A high RTO: only giving up the socket causes a second attempt.
         forward.shared.upstreams()[0].measured(Duration::from_secs(20));
         let (resolving, asked, from) = ask(&forward, &upstream, "example.com").await;
         for guess in 1..=STRAYS {
@@ -156,10 +156,10 @@ fn no_more_sockets_are_open_than_a_stage_may_have() {
         let most = most_sockets(&config, 1) - MOST_LEFT;
         assert_eq!(most, 3 + 1 + config.connections);
         let forward = forward(&config);
-        // As if as many attempts were left behind as may be.
+        // As if all places for lost attempts were taken.
         forward.shared.sockets.set_limit(most);
         let shared = &forward.shared.upstreams()[0];
-        // Each query on a port of its own, and many attempts for each.
+        // A port per query, and many attempts for each.
         shared.saw_stray();
         (0..20).for_each(|_| shared.measured(Duration::from_millis(1)));
         let mut under_way = Vec::new();
@@ -169,7 +169,7 @@ fn no_more_sockets_are_open_than_a_stage_may_have() {
         until(|| forward.failures(0, Reason::Busy) > 0).await;
         assert!(forward.shared.sockets.open() <= most);
         under_way.iter().for_each(JoinHandle::abort);
-        // What is kept for the next queries.
+        // The connections kept for later queries.
         until(|| forward.shared.sockets.open() <= config.connections).await;
     });
 }
@@ -207,7 +207,7 @@ fn an_error_about_an_earlier_query_is_not_the_next_ones() {
         let before = port(&forward, &upstream).await;
         drop(upstream);
         {
-            // Sent and given up before anybody could hear that it was refused.
+            // Sent, and given up before it can learn that the port is closed.
             let asked = query("example.com");
             let mut resolving = std::pin::pin!(forward.resolve(&asked, None));
             std::future::poll_fn(|context| {
@@ -215,13 +215,13 @@ fn an_error_about_an_earlier_query_is_not_the_next_ones() {
                 std::task::Poll::Ready(())
             })
             .await;
-            // It leaves when all that is ready had its turn.
+            // It is sent after all ready tasks have run.
             tokio::task::yield_now().await;
         }
         let upstream = std::net::UdpSocket::bind(address).unwrap();
         upstream.set_nonblocking(true).unwrap();
         let upstream = UdpSocket::from_std(upstream).unwrap();
-        // It has its answer, from whichever port; the old one takes no more.
+        // It gets its answer from any port; the old one takes no more queries.
         port(&forward, &upstream).await;
         assert_ne!(port(&forward, &upstream).await, before);
         assert_eq!(forward.failures(0, Reason::ConnectionRefused), 0);
