@@ -1,7 +1,7 @@
-//! DNS as octets and as text.
+//! DNS in wire format and as text.
 //!
-//! [`dns`] reads and writes messages in the caller's buffers. [`zonefile`] reads zones as people write them, and says what is
-//! wrong with them. Nothing here opens a socket, knows the time, or knows anything else of the proxy.
+//! [`dns`] reads and writes messages in the caller's buffers. [`zonefile`] reads zone files and reports
+//! mistakes in them. Nothing here opens a socket, reads the time, or knows anything else of the proxy.
 
 #![forbid(unsafe_code)]
 

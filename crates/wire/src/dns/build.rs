@@ -1,7 +1,7 @@
-//! Whole messages, off the hit path: answers from records, and answers changed.
+//! Whole messages, off the cache-hit path: answers built from records, and answers changed.
 //!
-//! Appending records needs no parser. Renaming does, since other records may point into what changes: there the message is
-//! taken apart and written anew.
+//! Appending records needs no parser. Renaming does, since other records may point into what changes: the
+//! message is taken apart and rewritten.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
 
-/// A response to `question` with no records. `rcode`'s upper bits are the caller's to keep.
+/// A response to `question` without records. The caller must keep the upper bits of `rcode`.
 pub fn empty(question: &[u8], rcode: u16) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER + question.len() + 64);
     message.extend([0, 0]);
@@ -23,8 +23,8 @@ pub fn empty(question: &[u8], rcode: u16) -> Vec<u8> {
     message
 }
 
-/// Appends a record and counts it at `count_at`: 6, 8 or 10 for the three sections, which must be
-/// filled in that order. False, with nothing changed, if the message would get too large.
+/// Appends a record and counts it at `count_at`: 6, 8 or 10 for the three sections, which must be filled in
+/// that order. Returns false, with nothing changed, if the message would get too large.
 pub fn push_record(
     message: &mut Vec<u8>,
     count_at: usize,
@@ -56,11 +56,11 @@ pub fn push_record(
     true
 }
 
-/// A query, ready for an upstream. AD is set to learn whether data is authentic (RFC 6840 section
-/// 5.7). Our OPT advertises our own payload size, with the client's DO bit.
+/// A query, ready for an upstream. AD is set to learn whether data is authentic (RFC 6840 section 5.7). Our
+/// OPT advertises our own payload size, with the client's DO bit.
 ///
-/// `flags` are the client's: its RD and CD are kept (RFC 4035 section 3.2.2). What the client's OPT has in it is not; a
-/// subnet is told only if a filter says so (RFC 7871 section 11.1).
+/// `flags` are the client's: its RD and CD are kept (RFC 4035 section 3.2.2). The options of the client's OPT
+/// are not; a subnet is sent only if a filter sets it (RFC 7871 section 11.1).
 pub fn upstream_query(
     name: &[u8],
     qtype: u16,
@@ -92,8 +92,8 @@ pub fn upstream_query(
     message
 }
 
-/// The same response under the name and question the client asked: records owned by `from` become
-/// owned by the question's name. None if it cannot be read.
+/// The same response under the client's name and question. With `owners`, records owned by `from` become
+/// owned by the question's name. None if it cannot be parsed.
 pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Option<Vec<u8>> {
     let to: Rc<[u8]> = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?.into();
     let mut parts = of_one_question(message)?;
@@ -106,9 +106,9 @@ pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Op
     Some(under(message, question, &parts))
 }
 
-/// A message whose answer ends in an alias, `so_far`, and behind that what was `found` for the alias's target. What is authentic of
-/// the one says nothing about the other (RFC 4035 section 3.2.3): AD is clear. What does not fit is left out, and TC says so. None if
-/// either cannot be read.
+/// Appends the records `found` for an alias's target to `so_far`, an answer that ends in the alias. AD is
+/// cleared: that one part is authentic says nothing about the other (RFC 4035 section 3.2.3). Records that do
+/// not fit are left out, and TC is set. None if either message cannot be parsed.
 pub fn continued(so_far: &[u8], found: &[u8]) -> Option<Vec<u8>> {
     let mut parts = of_one_question(so_far)?;
     parts.extend(of_one_question(found)?);
@@ -125,7 +125,8 @@ fn of_one_question(message: &[u8]) -> Option<Vec<Part<'_>>> {
     parts::take_apart(message, question_end - HEADER).ok()
 }
 
-/// The message with this question and these records in the place of its own. What does not fit is left out, and TC says so.
+/// The message with this question and these records instead of its own. Records that do not fit are left out,
+/// and TC is set.
 fn under(message: &[u8], question: &[u8], parts: &[Part<'_>]) -> Vec<u8> {
     let head = [&message[..HEADER], question].concat();
     parts::put_together(&head, question.len(), MESSAGE_MAXIMUM, parts.iter())
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(super::renamed(b"short", b"\0", question, true), None);
     }
 
-    /// As many addresses as a message holds, whose name becomes the longest there is.
+    /// A message full of addresses whose name becomes the longest possible.
     #[test]
     fn the_largest_answer_is_renamed() {
         let mut message = empty(QUESTION, 0);
@@ -202,7 +203,7 @@ mod tests {
         let name = [&label[..], &label, &label, b"\0"].concat();
         let question = [&name[..], b"\0\x01\0\x01"].concat();
         let renamed = renamed(&message, b"\x01a\x04test\0", &question, true).unwrap();
-        // What the longer question takes is missing.
+        // The longer question leaves room for fewer records.
         let counts = [&message, &renamed].map(|message| u16_at(message, 6));
         assert_eq!(counts, [4094, 4082]);
         assert_eq!(u16_at(&renamed, 2) & flag::TC, flag::TC);

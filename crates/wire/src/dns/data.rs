@@ -1,4 +1,4 @@
-//! Data of records from text as zone files have it (RFC 1035 section 5.1, RFC 3597 section 5) to wire format.
+//! Record data from zone file text (RFC 1035 section 5.1, RFC 3597 section 5) to wire format.
 
 use bytes::Bytes;
 use domain::base::Name;
@@ -11,10 +11,10 @@ use super::number_data::{self, Others};
 use super::records::{are_strings, names_in_data};
 use super::rtype;
 
-/// The most octets that data has (RFC 1035 section 3.2.1).
+/// The most bytes of data (RFC 1035 section 3.2.1).
 const LONGEST: usize = u16::MAX as usize;
 
-/// Types that the library does not know, and those whose form they have.
+/// Types that the library does not know, and known types of the same form.
 const SAME_FORM: [(u16, u16); 10] = [
     (AFSDB, rtype::MX),
     (RT, rtype::MX),
@@ -42,7 +42,7 @@ const LP: u16 = 107;
 const URI: u16 = 256;
 const DLV: u16 = 32769;
 
-/// Types of certificates by name (RFC 4398 section 2.1).
+/// Certificate types by name (RFC 4398 section 2.1).
 const CERTIFICATES: [(&str, u16); 10] = [
     ("PKIX", 1),
     ("SPKI", 2),
@@ -56,12 +56,13 @@ const CERTIFICATES: [(&str, u16); 10] = [
     ("OID", 254),
 ];
 
-/// The type that a text names, in any letter case, or by its number: `TYPE65280` (RFC 3597 section 5).
+/// Parses a type's name, in any letter case, or its number: `TYPE65280` (RFC 3597 section 5).
 pub(crate) fn any_type(text: &str) -> Option<u16> {
     text.parse().ok().map(|known: Rtype| known.to_int())
 }
 
-/// Data on one line in presentation format as wire format, uncompressed; relative names end in `origin`.
+/// Converts data on one line from presentation format to uncompressed wire format; relative names end in
+/// `origin`.
 ///
 /// # Errors
 /// What is wrong, as the end of a sentence about the data.
@@ -89,7 +90,7 @@ pub fn parse_data(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, Str
     }
 }
 
-/// The library reads whole entries of zone files: it gets one.
+/// Parses data with the library, which reads only whole zone file entries, so it gets one.
 fn scan(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     let start = format!(". 0 {} TYPE{rtype} ", Class::IN);
     let mut file = Zonefile::with_capacity(start.len() + text.len() + 1);
@@ -108,7 +109,7 @@ fn scan(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
         }
         Ok(_) => Err("is missing".into()),
         Err(error) => {
-            // Line and column are those of what it got.
+            // Drop the line and column: they refer to the entry built here.
             let text = error.to_string();
             let what = text.splitn(3, ':').nth(2).unwrap_or(&text).trim();
             Err(format!("cannot be read: {what}"))
@@ -116,7 +117,7 @@ fn scan(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Data of a type that is read here.
+/// Parses data of a type that the library does not know.
 fn numbers(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is not text")?;
     let others = Others {
@@ -132,7 +133,7 @@ fn numbers(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     number_data::parse(rtype, text, &others)
 }
 
-/// RFC 4398 section 2.2: a type, a key tag, an algorithm, and what is in base64.
+/// RFC 4398 section 2.2: a type, a key tag, an algorithm, and the certificate in base64.
 fn certificate(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     let (words, rest) = words::<3>(text).ok_or("needs a type, a key tag, an algorithm and a certificate")?;
     let named = CERTIFICATES
@@ -151,7 +152,7 @@ fn certificate(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     Ok(data)
 }
 
-/// RFC 7477 section 2.1.1: a serial, flags, and types as NSEC has them.
+/// RFC 7477 section 2.1.1: a serial, flags, and types as in NSEC.
 fn synchronization(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     let (words, rest) = words::<2>(text).ok_or("needs a serial and flags")?;
     let serial: u32 = words[0].parse().map_err(|_| "has a serial that is no number")?;
@@ -181,7 +182,7 @@ fn location(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     Ok(data)
 }
 
-/// The first words of a text, and what follows them.
+/// The first `N` words of a text, and the rest.
 fn words<const N: usize>(text: &[u8]) -> Option<([&str; N], &[u8])> {
     let mut found = [""; N];
     let mut rest = text.trim_ascii();
@@ -198,10 +199,10 @@ fn words<const N: usize>(text: &[u8]) -> Option<([&str; N], &[u8])> {
     Some((found, rest))
 }
 
-/// Whether the names in data end where they have to. The library takes `a..b` for a name, and anything that is written in
+/// Whether the names in data end where they must. The library accepts `a..b` as a name, and anything in
 /// hexadecimal.
 pub(super) fn are_names_whole(rtype: u16, data: &[u8]) -> bool {
-    /// Octets before the strings of NAPTR (RFC 3403 section 4.1).
+    /// Bytes before the strings of NAPTR (RFC 3403 section 4.1).
     const NAPTR_NUMBERS: usize = 4;
     let ends = |at: usize, count: usize| (0..count).try_fold(at, |at, _| skip_plain(data, at)).ok();
     match rtype {
@@ -239,7 +240,7 @@ mod tests {
 
     const ORIGIN: &[u8] = b"\x07example\0";
 
-    /// A pointer would count from the beginning of the data, and not of the message that it gets into.
+    /// A compression pointer would count from the start of the data instead of the message it gets into.
     #[test]
     fn names_in_data_are_whole() {
         let text = "ns.example. root.example. 1 2 3 4 5";

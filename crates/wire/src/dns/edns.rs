@@ -1,7 +1,7 @@
 //! EDNS(0), RFC 6891: the OPT record of a query, and ours.
 //!
-//! OPT is hop-by-hop (section 6.1.1): it is read from every message that comes in, written afresh
-//! into every message that goes out, and never relayed or cached.
+//! OPT is hop-by-hop (section 6.1.1): it is read from every incoming message, rewritten for every outgoing
+//! one, and never relayed or cached.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,10 +11,10 @@ use super::{rtype, u16_at};
 /// The DO bit in the flags half of the OPT record's TTL (RFC 3225 section 3).
 pub const DO: u16 = 0x8000;
 
-/// Octets of an OPT record without options: root owner, type, class, TTL, length.
+/// Bytes of an OPT record without options: root owner, type, class, TTL, length.
 pub(crate) const OPT_LENGTH: usize = 11;
 
-/// What a client without EDNS can take over UDP (RFC 1035 section 4.2.1).
+/// The most that a client without EDNS accepts over UDP (RFC 1035 section 4.2.1).
 pub const UDP_CLASSIC: u16 = 512;
 
 /// The payload size we advertise, which fits any path without fragments (RFC 9715 section 3.1).
@@ -25,20 +25,20 @@ const OPTION_KEEPALIVE: u16 = 11;
 const OPTION_PADDING: u16 = 12;
 const OPTION_ERROR: u16 = 15;
 
-/// Octets of an option before its value: code and length (RFC 6891 section 6.1.2).
+/// Bytes of an option before its value: code and length (RFC 6891 section 6.1.2).
 pub(crate) const OPTION_HEADER: usize = 4;
 
-/// Appends a Padding option (RFC 7830 section 3) with a value of so many octets, all of them 0.
+/// Appends a Padding option (RFC 7830 section 3) with a value of `padding` zero bytes.
 pub fn pad(options: &mut Vec<u8>, padding: usize) {
     options.extend(OPTION_PADDING.to_be_bytes());
     options.extend((padding as u16).to_be_bytes());
     options.resize(options.len() + padding, 0);
 }
 
-/// What a query's OPT record says.
+/// The content of a query's OPT record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns {
-    /// Octets of UDP payload the client takes. Sizes below 512 are 512 (RFC 6891 section 6.2.3).
+    /// Bytes of UDP payload that the client accepts. Sizes below 512 count as 512 (RFC 6891 section 6.2.3).
     pub udp_size: u16,
     /// The flags half of the TTL; its top bit is [`DO`].
     pub flags: u16,
@@ -51,15 +51,15 @@ pub struct Edns {
 /// Extended DNS error codes (RFC 8914 section 4) that the proxy itself gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtendedError {
-    /// 3: past its TTL, since nothing fresher could be had.
+    /// 3: past its TTL, since nothing fresher was available.
     StaleAnswer,
-    /// 13: the failure was remembered (RFC 9520).
+    /// 13: a cached failure (RFC 9520).
     CachedError,
-    /// 14: the proxy is stopping, or has not begun.
+    /// 14: the proxy is stopping, or has not started yet.
     NotReady,
-    /// 15: a filter said so.
+    /// 15: a filter decided so.
     Blocked,
-    /// 18: the client may not ask, or not as often.
+    /// 18: the client may not ask, or not that often.
     Prohibited,
     /// 19: NXDOMAIN past its TTL.
     StaleNxdomain,
@@ -69,9 +69,9 @@ pub enum ExtendedError {
     Other,
     /// 22: no upstream answered.
     NoReachableAuthority,
-    /// 23: an upstream could not be talked to.
+    /// 23: a network error on the way to an upstream.
     NetworkError,
-    /// 30: no records have the type that was asked for (RFC 9824 section 3.5).
+    /// 30: no record can have the type asked for (RFC 9824 section 3.5).
     InvalidQueryType,
 }
 
@@ -94,7 +94,7 @@ impl ExtendedError {
     }
 }
 
-/// What the codes of RFC 8914 section 4 mean, by number.
+/// The meanings of the codes of RFC 8914 section 4, by number.
 const EXTENDED_ERRORS: [&str; 31] = [
     "Other Error",
     "Unsupported DNSKEY Algorithm",
@@ -137,15 +137,15 @@ pub fn extended_error_text(code: ExtendedErrorCode) -> String {
     }
 }
 
-/// An OPT record that is malformed: FORMERR.
+/// A malformed OPT record: FORMERR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadOpt;
 
 impl Edns {
-    /// Reads an OPT record's fixed part and options. `class` and `ttl` are the record's.
+    /// Parses an OPT record's fixed part and options. `class` and `ttl` are the record's.
     ///
-    /// Unknown options are skipped (section 6.1.2); an option that overruns the record is an error,
-    /// and so is a keepalive option with a value, which only servers send (RFC 7828 section 3.2.1).
+    /// Unknown options are skipped (section 6.1.2); an option that overruns the record is an error, and so is
+    /// a keepalive option with a value, which only servers send (RFC 7828 section 3.2.1).
     pub fn read(class: u16, ttl: u32, options: &[u8]) -> Result<Edns, BadOpt> {
         let mut edns = Edns {
             udp_size: class.max(UDP_CLASSIC),
@@ -165,7 +165,7 @@ impl Edns {
         Ok(edns)
     }
 
-    /// Whether DNSSEC records are wanted.
+    /// Whether the client wants DNSSEC records.
     pub fn dnssec_ok(&self) -> bool {
         self.flags & DO != 0
     }
@@ -178,30 +178,31 @@ pub struct Opt {
     pub rcode_high: u8,
     /// Copied from the query (RFC 3225 section 3).
     pub dnssec_ok: bool,
-    /// Why the answer is as it is (RFC 8914).
+    /// The extended error, if any (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
-    /// The idle timeout in units of 100 ms (RFC 7828 section 3.1); only over TCP and if asked for.
+    /// The idle timeout in units of 100 ms (RFC 7828 section 3.1); only over TCP and if the client asked for
+    /// it.
     pub keepalive: Option<u16>,
 }
 
-/// An INFO-CODE (RFC 8914 section 2): one of ours, or an upstream's, which may be one that we do not know.
+/// An INFO-CODE (RFC 8914 section 2): one of ours, or an upstream's, which may be unknown to us.
 pub type ExtendedErrorCode = u16;
 
-/// The first INFO-CODE among the options of an upstream's OPT record. Its text is for the upstream's own operator,
-/// and is left behind (RFC 8914 section 2 lets whoever passes it on truncate it).
+/// The first INFO-CODE in an upstream's OPT record. Its text is for the upstream's own operator, and is
+/// dropped (RFC 8914 section 2 lets those that pass it on truncate it).
 pub fn extended_error(options: &[u8]) -> Option<ExtendedErrorCode> {
     let mut options = Options(options).map_while(Result::ok);
     options.find_map(|(code, value)| (code == OPTION_ERROR && value.len() >= 2).then(|| u16_at(value, 0)))
 }
 
-/// The idle timeout that a server tells its client, in units of 100 ms (RFC 7828 section 3.1), if it is among the options of
-/// its OPT record.
+/// The idle timeout that a server announces in its OPT record, in units of 100 ms (RFC 7828 section 3.1), if
+/// any.
 pub fn keepalive(options: &[u8]) -> Option<u16> {
     let mut options = Options(options).map_while(Result::ok);
     options.find_map(|(code, value)| (code == OPTION_KEEPALIVE && value.len() == 2).then(|| u16_at(value, 0)))
 }
 
-/// A client subnet as upstreams are told of it (RFC 7871 section 6).
+/// A client subnet as sent to upstreams (RFC 7871 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientSubnet {
     address: IpAddr,
@@ -209,7 +210,7 @@ pub struct ClientSubnet {
 }
 
 impl ClientSubnet {
-    /// The network of so many bits, at most as many as it has, that an address is in.
+    /// The network of the address's first `length` bits; a `length` beyond the address counts as all of it.
     pub fn new(address: IpAddr, length: u8) -> ClientSubnet {
         let (bits, most) = match address {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
@@ -224,13 +225,13 @@ impl ClientSubnet {
         ClientSubnet { address, length }
     }
 
-    /// Its option, with a scope of 0 as queries have it.
+    /// The option, with a scope of 0 as in queries.
     pub fn option(&self) -> Vec<u8> {
         let (family, octets) = match self.address {
             IpAddr::V4(v4) => (1_u16, v4.octets().to_vec()),
             IpAddr::V6(v6) => (2, v6.octets().to_vec()),
         };
-        // No more octets than bits need.
+        // No more bytes than the bits need.
         let address = &octets[..usize::from(self.length).div_ceil(8)];
         let mut option = Vec::with_capacity(24);
         option.extend(OPTION_SUBNET.to_be_bytes());
@@ -241,8 +242,8 @@ impl ClientSubnet {
         option
     }
 
-    /// Whether a response with these options may be one to a query with this subnet: it has none, or the same one, whatever
-    /// its scope (RFC 7871 section 7.3).
+    /// Whether a response with these options may answer a query with this subnet: it has no subnet, or the
+    /// same one with any scope (RFC 7871 section 7.3).
     pub fn is_echoed(&self, options: &[u8]) -> bool {
         let option = self.option();
         let mut theirs = self::options(options).filter(|(code, _)| *code == OPTION_SUBNET);
@@ -263,8 +264,8 @@ pub fn options(options: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     Options(options).map_while(Result::ok)
 }
 
-/// The options of an OPT record as code and value (RFC 6891 section 6.1.2). One that overruns the record is an error and the
-/// last.
+/// The options of an OPT record as code and value (RFC 6891 section 6.1.2). One that overruns the record is
+/// an error, and the last.
 struct Options<'o>(&'o [u8]);
 
 impl<'o> Iterator for Options<'o> {
@@ -289,13 +290,13 @@ impl<'o> Iterator for Options<'o> {
 }
 
 impl Opt {
-    /// Octets that [`Opt::write`] takes without a text.
+    /// The bytes that [`Opt::write`] takes without a text.
     pub fn length(&self) -> usize {
         OPT_LENGTH + if self.error.is_some() { 6 } else { 0 } + if self.keepalive.is_some() { 6 } else { 0 }
     }
 
-    /// Writes the record to the start of `out`, which must hold [`Opt::length`] octets and those of `error_text`: the
-    /// EXTRA-TEXT of the error, empty where there is no error.
+    /// Writes the record to the start of `out`, which must hold [`Opt::length`] bytes plus `error_text`: the
+    /// error's EXTRA-TEXT, empty without an error.
     pub fn write(&self, out: &mut [u8], error_text: &str) -> usize {
         let options = (self.length() - OPT_LENGTH + error_text.len()) as u16;
         let flags = if self.dnssec_ok { DO } else { 0 };

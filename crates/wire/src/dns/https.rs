@@ -1,10 +1,10 @@
-//! What servers and clients of DNS over HTTPS have in common (RFC 8484).
+//! Code shared by servers and clients of DNS over HTTPS (RFC 8484).
 
-/// The type of what is sent and received (RFC 8484 section 6).
+/// The media type of requests and responses (RFC 8484 section 6).
 pub const MEDIA_TYPE: &str = "application/dns-message";
 
-/// Whether a `Content-Type` says that a message follows: its letters may be of either case, and parameters behind it (RFC 9110 section
-/// 8.3.1).
+/// Whether a `Content-Type` announces a DNS message: in any letter case, and with any parameters (RFC 9110
+/// section 8.3.1).
 pub fn is_message(content_type: &[u8]) -> bool {
     let essence = content_type
         .split(|octet| *octet == b';')
@@ -13,7 +13,7 @@ pub fn is_message(content_type: &[u8]) -> bool {
     essence.trim_ascii().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())
 }
 
-/// Text of a URI without its percent-encoding, by which no other is meant (RFC 3986 section 2.3); none: it is none.
+/// Decodes the percent-encoding of URI text (RFC 3986 section 2.3); none if it is malformed.
 pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut octets = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

@@ -1,9 +1,9 @@
 //! DNS messages as bytes: just enough to answer from a cache without building anything.
 //!
-//! [`query`] checks what a client sent, [`records`] walks what an upstream sent, [`reply`] writes what
-//! a client gets; all three borrow the caller's buffers and allocate nothing. [`build`] is the slow
-//! and comfortable side, where a record has to be added, renamed or removed: [`parts`] takes messages apart, and [`writer`]
-//! writes others.
+//! [`query`] checks what a client sent, [`records`] walks what an upstream sent, [`reply`] writes what a
+//! client gets; all three borrow the caller's buffers and allocate nothing. [`build`] is the slow and
+//! comfortable side, for adding, renaming or removing records: [`parts`] takes messages apart, and [`writer`]
+//! writes new ones.
 
 pub mod build;
 pub mod data;
@@ -30,20 +30,20 @@ pub mod writer;
 pub use origin::Origin;
 pub use transport::Transport;
 
-/// Octets of a message's header (RFC 1035 section 4.1.1).
+/// Bytes of a message's header (RFC 1035 section 4.1.1).
 pub const HEADER: usize = 12;
 
-/// Octets that the type and class of a question take after its name.
+/// Bytes of a question's type and class, which follow its name.
 pub const QUESTION_TAIL: usize = 4;
 
 /// The largest message that TCP's length prefix can announce.
 pub const MESSAGE_MAXIMUM: usize = 65_535;
 
-/// The largest query that is read, over UDP and TCP alike. One question, OPT with padding and a signature come nowhere
-/// near; a message beyond it is answered with FORMERR.
+/// The largest query that is read, over UDP and TCP alike. One question, OPT with padding and a signature
+/// come nowhere near; a larger message is answered with FORMERR.
 pub const QUERY_MAXIMUM: usize = 4096;
 
-/// The most records beside the question that are read in a query, which needs OPT and a signature.
+/// The most records besides the question that are read in a query, which needs OPT and a signature.
 pub const QUERY_RECORDS: usize = 32;
 
 /// Bits of the header's second 16 bits (RFC 1035 section 4.1.1, RFC 4035 section 3).
@@ -118,12 +118,12 @@ pub mod rcode {
     pub const BADVERS: u16 = 16;
 }
 
-/// The two octets at `at`, big-endian; the caller has checked that they are there.
+/// The two bytes at `at`, big-endian; the caller has checked that they exist.
 pub fn u16_at(message: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([message[at], message[at + 1]])
 }
 
-/// The four octets at `at`, big-endian; the caller has checked that they are there.
+/// The four bytes at `at`, big-endian; the caller has checked that they exist.
 pub fn u32_at(message: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]])
 }
@@ -150,7 +150,7 @@ pub fn rcode_text(code: u16) -> String {
     named(&RCODES, code).map_or_else(|| format!("RCODE{code}"), str::to_owned)
 }
 
-/// The name of a number.
+/// The name of a number, if it has one.
 fn named(names: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
     let found = names.iter().find(|(_, known)| *known == number);
     found.map(|(name, _)| *name)

@@ -1,8 +1,8 @@
 //! Names in wire format: scanning, lowercasing, suffixes, text.
 //!
-//! A *wire name* here is uncompressed and ends in the root label. Everything that keys a table
-//! (zones, cache, remembered verdicts) is a lowercased wire name, since names compare without regard
-//! to ASCII case (RFC 4343 section 3) and any octet is legal in a label (RFC 2181 section 11).
+//! A *wire name* here is uncompressed and ends in the root label. Every table key that is a name (zones,
+//! cache, remembered verdicts) is a lowercased wire name, since names compare without regard to ASCII case
+//! (RFC 4343 section 3) and any octet is legal in a label (RFC 2181 section 11).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,8 +13,8 @@ pub const NAME_MAXIMUM: usize = 255;
 /// The longest label (RFC 1035 section 2.3.4).
 pub const LABEL_MAXIMUM: u8 = 63;
 
-/// The most compression pointers that one name may lead through. RFC 1035 section 4.1.4 has no bound; a server that
-/// points to names as it has written them needs few, and Go's resolver, which pods have, follows ten.
+/// The most compression pointers to follow in one name. RFC 1035 section 4.1.4 sets no bound; a server that
+/// points to names as it has written them needs few, and Go's resolver, common in pods, follows ten.
 pub(crate) const POINTERS_MAXIMUM: u8 = 16;
 
 /// A name that breaks RFC 1035 sections 2.3.4 or 4.1.4.
@@ -29,8 +29,8 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
-/// Whether a text has nothing but labels that Kubernetes takes for those of a subdomain, however long it is: lower case letters,
-/// digits and hyphens, the latter inside (RFC 1123 section 2.1).
+/// Whether a text consists only of labels that Kubernetes accepts in a subdomain, whatever its length: lower
+/// case letters, digits and inner hyphens (RFC 1123 section 2.1).
 pub fn is_subdomain(text: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
@@ -42,7 +42,7 @@ pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Whether `name` is `suffix` or lies below it. Both in wire format and lower case.
+/// Whether `name` is `suffix` or lies below it. Both must be in wire format and lower case.
 pub fn is_at_or_below(name: &[u8], suffix: &[u8]) -> bool {
     let mut rest = name;
     loop {
@@ -59,9 +59,9 @@ pub fn is_at_or_below(name: &[u8], suffix: &[u8]) -> bool {
     }
 }
 
-/// Where the uncompressed name that starts at `start` ends.
+/// Returns the end of the uncompressed name that starts at `start`.
 ///
-/// Refuses compression pointers: there is nothing before a question that one could point to.
+/// Rejects compression pointers: nothing precedes a question that one could point to.
 pub fn skip_plain(message: &[u8], start: usize) -> Result<usize, BadName> {
     let mut at = start;
     loop {
@@ -79,15 +79,16 @@ pub fn skip_plain(message: &[u8], start: usize) -> Result<usize, BadName> {
     }
 }
 
-/// Where the possibly compressed name that starts at `start` ends in the message.
+/// Returns the end, in the message, of the possibly compressed name that starts at `start`.
 ///
-/// It ends with its first pointer or with the root label. What a pointer leads to is not looked at: a walk over records
-/// costs no more than the octets that it passes, whatever is written there. [`Names`](super::names::Names) checks it.
+/// A name ends with its first pointer or with the root label. Pointers are not followed: a walk over records
+/// costs no more than the bytes it passes, whatever they contain. [`Names`](super::names::Names) checks the
+/// targets.
 pub(crate) fn skip_compressed(message: &[u8], start: usize) -> Result<usize, BadName> {
     ending(message, start).map(|(end, _)| end)
 }
 
-/// Where a name ends, as [`skip_compressed`] has it, and where its pointer stands if it ends with one.
+/// The end of a name, as from [`skip_compressed`], and the offset of its pointer if it ends with one.
 pub(super) fn ending(message: &[u8], start: usize) -> Result<(usize, Option<usize>), BadName> {
     let mut at = start;
     loop {
@@ -112,13 +113,13 @@ pub(super) fn ending(message: &[u8], start: usize) -> Result<(usize, Option<usiz
     }
 }
 
-/// Whether an octet begins a compression pointer (RFC 1035 section 4.1.4).
+/// Whether a byte begins a compression pointer (RFC 1035 section 4.1.4).
 pub(super) fn is_pointer(length: u8) -> bool {
     length & 0xc0 == 0xc0
 }
 
-/// Where the pointer at `at` leads, from a part of a name that starts at `start`: strictly backwards (RFC 1035
-/// section 4.1.4: "a prior occurrence"), so that a chain of pointers always ends.
+/// The target of the pointer at `at`, in a part of a name that starts at `start`: strictly backwards (RFC
+/// 1035 section 4.1.4: "a prior occurrence"), so that a chain of pointers always ends.
 pub(super) fn target(message: &[u8], at: usize, start: usize) -> Result<usize, BadName> {
     let (Some(&high), Some(&low)) = (message.get(at), message.get(at + 1)) else {
         return Err(BadName);
@@ -137,7 +138,7 @@ pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadNam
     for_labels(message, start, |label| out.push_label(label))
 }
 
-/// The name that starts at `start`, uncompressed and as it is spelled.
+/// Returns the name that starts at `start`, uncompressed and with its letter case.
 pub fn spelled(message: &[u8], start: usize) -> Result<Vec<u8>, BadName> {
     let mut name = Vec::with_capacity(32);
     for_labels(message, start, |label| {
@@ -147,14 +148,15 @@ pub fn spelled(message: &[u8], start: usize) -> Result<Vec<u8>, BadName> {
     Ok(name)
 }
 
-/// Hands out each label of a name with its length before it, the root included, for as long as `take` says yes.
+/// Passes each label of a name, length byte first, to `take`, up to the root, while `take` returns true.
 #[inline(always)]
 fn for_labels(message: &[u8], start: usize, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), BadName> {
     let mut part = start;
     let mut at = start;
     let mut pointers = 0;
-    // Where this part has to end: what a pointer leads to lies wholly before the part that it is in, or it would be no "prior
-    // occurrence" (RFC 1035 section 4.1.4), and might reach into what changes, such as TTLs.
+    // Where this part has to end: a pointer's target must lie wholly before the part with the pointer.
+    // Otherwise it is no "prior occurrence" (RFC 1035 section 4.1.4), and might reach into bytes that change,
+    // such as TTLs.
     let mut limit = message.len();
     loop {
         let length = *message.get(at).ok_or(BadName)?;
@@ -182,15 +184,15 @@ fn for_labels(message: &[u8], start: usize, mut take: impl FnMut(&[u8]) -> bool)
     }
 }
 
-/// Eight octets, their ASCII capitals in lower case.
+/// Lowercases the ASCII capitals in eight bytes.
 #[inline(always)]
 fn lowercase(octets: &[u8]) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let octets = octets
         .first_chunk()
         .map_or(0, |octets| u64::from_ne_bytes(*octets));
-    // The top bit of each octet says, without a carry into the next one, whether the other seven are at least `A`, and
-    // whether they are above `Z`.
+    // The top bit of each byte tells, without a carry into the next byte, whether the other seven are at
+    // least `A`, and whether they are above `Z`.
     let low = octets & (EACH * 0x7f);
     let from_a = low + EACH * u64::from(0x80 - b'A');
     let above_z = low + EACH * u64::from(0x7f - b'Z');
@@ -199,7 +201,7 @@ fn lowercase(octets: &[u8]) -> u64 {
     octets | capitals >> 2
 }
 
-/// A lowercased wire name in place: 256 bytes, no allocation.
+/// A lowercased wire name, stored inline: 256 bytes, no allocation.
 #[derive(Clone)]
 pub struct Name {
     length: u8,
@@ -223,18 +225,19 @@ impl Name {
         name
     }
 
-    /// Becomes the lowercased form of `wire`, a name that [`skip_plain`] has checked.
+    /// Sets it to the lowercased form of `wire`, a name that [`skip_plain`] has checked.
     ///
     /// Length octets are below 64 and ASCII capitals are above, so both are treated alike.
     pub fn set_lowercased(&mut self, wire: &[u8]) {
         debug_assert!(!wire.is_empty() && wire.len() <= NAME_MAXIMUM);
         let length = wire.len().min(NAME_MAXIMUM);
         let (from, to) = (&wire[..length], &mut self.octets[..length]);
-        // Eight at a time: names are too short for what the library does with sixteen, and every query has one.
+        // Eight at a time: names are too short for the standard library's sixteen to pay off, and every query
+        // has one.
         for (from, to) in from.chunks_exact(8).zip(to.chunks_exact_mut(8)) {
             to.copy_from_slice(&lowercase(from).to_ne_bytes());
         }
-        // The last eight, some of them once more.
+        // The last eight bytes; some of them are processed twice.
         match (from.last_chunk::<8>(), to.last_chunk_mut::<8>()) {
             (Some(from), Some(to)) => *to = lowercase(from).to_ne_bytes(),
             _ => {
@@ -245,8 +248,8 @@ impl Name {
         self.length = length as u8;
     }
 
-    /// The name that `text` spells in presentation format (RFC 1035 section 5.1), lowercased; the
-    /// final dot may be left out.
+    /// Parses a name in presentation format (RFC 1035 section 5.1) and lowercases it; the final dot is
+    /// optional.
     pub fn parse(text: &str) -> Result<Name, BadName> {
         let mut name = Name {
             length: 0,
@@ -296,7 +299,7 @@ impl Name {
         Ok(name)
     }
 
-    /// The wire form.
+    /// The name in wire format.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.octets[..self.length as usize]
@@ -306,7 +309,7 @@ impl Name {
         self.length = 0;
     }
 
-    /// Appends a length octet and its label; false if the name would be too long.
+    /// Appends a length octet and its label; returns false if the name would get too long.
     fn push_label(&mut self, label: &[u8]) -> bool {
         let start = self.length as usize;
         let Some(room) = self.octets.get_mut(start..start + label.len()) else {
@@ -345,7 +348,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Shows a wire name in presentation format, escaped as in RFC 1035 section 5.1.
+/// Formats a wire name in presentation format, escaped as in RFC 1035 section 5.1.
 pub struct Text<'a>(pub &'a [u8]);
 
 impl fmt::Display for Text<'_> {
@@ -446,7 +449,7 @@ mod tests {
         }
     }
 
-    /// To know where a name ends, nobody follows its pointer, and whoever does so follows a few.
+    /// Finding the end of a name follows no pointer; expanding it follows a bounded number.
     #[test]
     fn pointers_are_followed_so_many_times() {
         let mut message = [&[0; 12][..], b"\x01a\0"].concat();

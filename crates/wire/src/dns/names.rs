@@ -1,8 +1,8 @@
-//! The names in a message, each place of which is looked at once, however many pointers lead there.
+//! The names in a message. Each position is examined once, however many pointers lead there.
 //!
-//! Compression lets 64 KiB say megabytes: thousands of records whose owners are all the same long name, each through a
-//! chain of pointers. What is known of a place where a name or the rest of one begins is noted, so that to check all
-//! names of a message costs what its octets do.
+//! Compression can make 64 KiB stand for megabytes: thousands of records with the same long owner name, each
+//! through a chain of pointers. What is learned at a position where a name or its rest begins is recorded, so
+//! that checking all names of a message costs time in proportion to its length.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,35 +15,35 @@ use super::name::{self, BadName, LABEL_MAXIMUM, NAME_MAXIMUM, POINTERS_MAXIMUM};
 pub struct Names<'m> {
     message: &'m [u8],
     known: SmallVec<[Known; FEW]>,
-    /// For each octet of the message the place in `known` of the name that begins there, plus one; 0: not looked at.
-    /// Empty as long as few are known: to look through those costs less.
+    /// For each byte of the message, the index in `known` of the name that begins there, plus one; 0: not
+    /// examined. Empty while few names are known: scanning those is cheaper.
     places: Vec<u16>,
-    /// Where the parts of the name begin that is looked at.
+    /// The offsets of the parts of the name being examined.
     parts: [u16; PARTS],
 }
 
-/// A name that was looked at.
+/// A name that was examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// The same for names that are the same but for ASCII case (RFC 4343 section 3). That others have the same, too, is
-    /// unlikely unless somebody wants it so; he would only lower TTLs of his own answer.
+    /// Equal for names that differ only in ASCII case (RFC 4343 section 3). Collisions are unlikely unless
+    /// forced; an attacker would only lower the TTLs of its own answer.
     pub hash: u64,
-    /// Octets it has uncompressed.
+    /// Its length uncompressed, in bytes.
     pub octets: u8,
-    /// Where it begins.
+    /// Its offset.
     at: u16,
-    /// Pointers it leads through.
+    /// The number of pointers in it.
     pointers: u8,
-    /// Where the first of them leads.
+    /// The target of the first pointer.
     target: u16,
-    /// Where its first part ends, behind the root label or the pointer.
+    /// The end of its first part, after the root label or the pointer.
     end: u16,
 }
 
-/// Parts of the longest name: each label has two octets at least, and then there are its pointers.
+/// The most parts of a name: labels of at least two bytes each, plus its pointers.
 const PARTS: usize = NAME_MAXIMUM / 2 + POINTERS_MAXIMUM as usize + 1;
 
-/// Names of most messages.
+/// Enough for the names of most messages.
 const FEW: usize = 8;
 
 /// The root label.
@@ -57,7 +57,7 @@ const ROOT: Known = Known {
 };
 
 impl<'m> Names<'m> {
-    /// None is known yet. The message has at most 65 535 octets.
+    /// No name is known yet. The message has at most 65 535 bytes.
     pub fn new(message: &'m [u8]) -> Names<'m> {
         Names {
             message,
@@ -67,19 +67,19 @@ impl<'m> Names<'m> {
         }
     }
 
-    /// The name that starts at `start`.
+    /// Examines the name that starts at `start`.
     ///
     /// # Errors
-    /// When it breaks RFC 1035 sections 2.3.4 or 4.1.4, or leads through more pointers than [`POINTERS_MAXIMUM`].
+    /// It breaks RFC 1035 sections 2.3.4 or 4.1.4, or has more pointers than [`POINTERS_MAXIMUM`].
     pub fn at(&mut self, start: usize) -> Result<Known, BadName> {
-        // From its start down to what is known: each label and each pointer.
+        // Collect labels and pointers from the start up to a position that is known already.
         let mut count = 0;
         let (mut at, mut segment) = (start, start);
         // Where this part has to end: before the part with the pointer that led here.
         let mut limit = self.message.len();
         let mut name = loop {
             if let Some(known) = self.known_at(at).ok_or(BadName)? {
-                // Whoever came there first may have started further behind, or have had more room.
+                // The known name was checked from its own start and limit, which may have allowed more.
                 let leads_on = known.pointers > 0 && !self.ends_by(known.target, segment);
                 if usize::from(known.end) > limit || leads_on {
                     return Err(BadName);
@@ -114,7 +114,7 @@ impl<'m> Names<'m> {
         Ok(name)
     }
 
-    /// What is known of the name at a place; none: beyond the message.
+    /// What is known of the name at a position; the outer `None` means beyond the message.
     fn known_at(&self, at: usize) -> Option<Option<Known>> {
         if at >= self.message.len() {
             return None;
@@ -126,14 +126,14 @@ impl<'m> Names<'m> {
         Some(known.copied())
     }
 
-    /// Whether the first part of a name that was looked at ends no later than this.
+    /// Whether the first part of an examined name ends by `limit`.
     fn ends_by(&self, at: u16, limit: usize) -> bool {
         let known = self.known_at(usize::from(at)).flatten();
-        // The root label is not noted.
+        // The root label is not recorded.
         known.map_or(usize::from(at) + 1, |known| usize::from(known.end)) <= limit
     }
 
-    /// Notes the name that begins with the label or the pointer at `at` and goes on as `rest`.
+    /// Records the name that begins with the label or pointer at `at` and continues as `rest`.
     fn prepend(&mut self, at: usize, rest: Known) -> Result<Known, BadName> {
         let length = self.message[at];
         let name = if name::is_pointer(length) {
@@ -168,7 +168,7 @@ impl<'m> Names<'m> {
         Ok(name)
     }
 
-    /// Notes where the names begin that are known: they have become too many to look through.
+    /// Builds the index by position: too many names are known for scanning.
     #[cold]
     fn index(&mut self) {
         self.places = vec![0; self.message.len()];
@@ -178,7 +178,8 @@ impl<'m> Names<'m> {
     }
 }
 
-/// The hash of a name that begins with `label`, its length octet included, before one whose hash is `rest`.
+/// The hash of a name that begins with `label`, its length octet included, followed by one whose hash is
+/// `rest`.
 fn extend(rest: u64, label: &[u8]) -> u64 {
     let mut lower = [0; 1 + LABEL_MAXIMUM as usize];
     let lower = &mut lower[..label.len()];
@@ -212,8 +213,8 @@ mod tests {
         assert_eq!((at(30).pointers, at(20).pointers), (2, 1));
     }
 
-    /// At 12 stands a label that holds a zero, behind it a pointer into it: a name from 14, but none from 12, whether or
-    /// not the name from 14 is known.
+    /// At 12 is a label that contains a zero, followed by a pointer into it: a name from 14, but none from
+    /// 12, whether or not the name from 14 is known.
     #[test]
     fn what_is_known_does_not_make_a_wrong_name_right() {
         let message = b"............\x01\0\xc0\x0d";
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// A pointer leads to a label that reaches over the pointer itself, and so to what stands behind it.
+    /// A pointer leads to a label that extends over the pointer itself, and so to what follows it.
     #[test]
     fn what_a_pointer_leads_to_lies_before_it() {
         let whole = b"............\x01a\0\xc0\x0c\0\0";
@@ -234,7 +235,7 @@ mod tests {
             let mut name = Name::ROOT;
             assert_eq!(expand(message, 15, &mut name).is_ok(), known);
             assert_eq!(Names::new(message).at(15).is_ok(), known);
-            // Whether what it leads to is known or not.
+            // Whether or not the target is known already.
             let mut names = Names::new(message);
             let _ = names.at(14);
             assert_eq!(names.at(15).is_ok(), known);
@@ -242,8 +243,8 @@ mod tests {
     }
 
     proptest! {
-        /// It takes the names that can be written out, and no others, in whatever order they are asked for; and two have
-        /// the same hash when they are written alike.
+        /// It accepts exactly the names that can be expanded, in whatever order they are examined, and two
+        /// have the same hash if they expand to the same.
         #[test]
         fn names_are_those_that_expand(
             message in prop::collection::vec(prop_oneof![Just(0), Just(1), Just(2), Just(0xc0), 12_u8..40, any::<u8>()], 12..80),

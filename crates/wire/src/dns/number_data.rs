@@ -1,22 +1,23 @@
-//! Data that is numbers, addresses and keys, from text as zone files have it: of types that no library here reads.
+//! Parses data made of numbers, addresses and keys from zone file text, for types that no library here
+//! supports.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Of a place on earth (RFC 1876).
+/// Location on Earth (RFC 1876).
 pub(super) const LOC: u16 = 29;
-/// Of ranges of addresses (RFC 3123).
+/// Address ranges (RFC 3123).
 pub(super) const APL: u16 = 42;
-/// Of a host's identity (RFC 8005).
+/// Host identity (RFC 8005).
 pub(super) const HIP: u16 = 55;
-/// Of nodes and their locators (RFC 6742).
+/// Nodes and their locators (RFC 6742).
 pub(super) const NID: u16 = 104;
 pub(super) const L32: u16 = 105;
 pub(super) const L64: u16 = 106;
-/// Of the addresses of links (RFC 7043).
+/// Link-layer addresses (RFC 7043).
 pub(super) const EUI48: u16 = 108;
 pub(super) const EUI64: u16 = 109;
 
-/// What else is needed to read HIP: what base64 says, and a name.
+/// Parsers that HIP needs in addition: base64 and a name.
 pub(super) struct Others<'a> {
     pub base64: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
     pub name: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
@@ -60,7 +61,7 @@ pub(super) fn parse(rtype: u16, text: &str, others: &Others<'_>) -> Result<Vec<u
     }
 }
 
-/// Groups of so many hexadecimal digits.
+/// `count` groups of `digits` hexadecimal digits each.
 fn groups(text: &str, separator: char, count: usize, digits: usize) -> Option<Vec<u8>> {
     let groups: Vec<&str> = text.split(separator).collect();
     let whole = groups.len() == count && groups.iter().all(|group| group.len() == digits);
@@ -76,14 +77,14 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// A preference, and what it is for.
+/// A preference, and the value that it is for.
 fn numbered(words: &[&str], read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let [preference, what] = words else { return None };
     let preference: u16 = preference.parse().ok()?;
     Some([preference.to_be_bytes().to_vec(), read(what)?].concat())
 }
 
-/// RFC 3123 section 5: `[!]afi:address/prefix`, whose zeros at the end are left out (section 4).
+/// RFC 3123 section 5: `[!]afi:address/prefix`; the address's trailing zeros are left out (section 4).
 fn range(word: &str) -> Option<Vec<u8>> {
     let negated = word.starts_with('!');
     let (family, rest) = word.trim_start_matches('!').split_once(':')?;
@@ -127,14 +128,14 @@ fn identity(words: &[&str], others: &Others<'_>) -> Result<Vec<u8>, String> {
     Ok(data)
 }
 
-/// RFC 1876 section 3: degrees, minutes and seconds twice, an altitude, a size, and how precise they are.
+/// RFC 1876 section 3: two angles in degrees, minutes and seconds, an altitude, a size, and two precisions.
 fn place(words: &[&str]) -> Option<Vec<u8>> {
     let mut words = words.iter().copied().peekable();
     let latitude = angle(&mut words, ["N", "S"], 90)?;
     let longitude = angle(&mut words, ["E", "W"], 180)?;
     let altitude = u32::try_from(hundredths(words.next()?)? + 10_000_000).ok()?;
     let mut data = vec![0];
-    // A metre, ten kilometres and ten metres unless written.
+    // Defaults: one metre, ten kilometres and ten metres.
     for default in [100, 1_000_000, 1_000] {
         let length = words.next().map_or(Some(default), hundredths)?;
         data.push(precision(u64::try_from(length).ok()?)?);
@@ -174,12 +175,12 @@ fn angle<'w>(
     }
 }
 
-/// Metres with two digits behind the point, as centimetres.
+/// Metres with at most two decimals, as centimetres.
 fn hundredths(word: &str) -> Option<i64> {
     fixed(word.strip_suffix(['m', 'M']).unwrap_or(word), 2)
 }
 
-/// A number with so many digits behind the point, or fewer, times as many tens.
+/// A number with at most `digits` decimals, multiplied by that power of ten.
 fn fixed(word: &str, digits: usize) -> Option<i64> {
     let (negative, word) = match word.strip_prefix('-') {
         Some(word) => (true, word),

@@ -1,6 +1,6 @@
-//! Where answers come from.
+//! The origin of an answer.
 
-/// What made a response.
+/// What produced a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// An upstream, just now.
@@ -16,7 +16,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Each of them.
+    /// All of them.
     pub const ALL: [Origin; 5] = [
         Origin::Upstream,
         Origin::Cache,
@@ -25,7 +25,7 @@ impl Origin {
         Origin::Local,
     ];
 
-    /// One word for it.
+    /// The origin as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Origin::Upstream => "upstream",

@@ -1,18 +1,19 @@
-//! Padding of messages that are encrypted, so that their length says less (RFC 7830, RFC 8467).
+//! Padding of encrypted messages, so that their length reveals less (RFC 7830, RFC 8467).
 
 use super::records::{Walk, counts};
 use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, edns, name, rtype, u16_at};
 
-/// Octets of a block that queries are padded to (RFC 8467 section 4.1).
+/// Queries are padded to multiples of this many bytes (RFC 8467 section 4.1).
 pub const QUERY_BLOCK: usize = 128;
 
-/// Octets of a block that replies are padded to (RFC 8467 section 4.1).
+/// Replies are padded to multiples of this many bytes (RFC 8467 section 4.1).
 pub const REPLY_BLOCK: usize = 468;
 
-/// The option that fills a message whose last record is an OPT record up to a whole number of blocks, after its length in that
-/// record was corrected; empty if it ends in another record, such as a TSIG whose MAC covers the rest, or there is no room.
+/// Returns the option that pads a message to whole blocks if its last record is an OPT record, after
+/// correcting that record's length in the message. Empty if it ends in another record, such as a TSIG whose
+/// MAC covers the rest, or if there is no room.
 ///
-/// Whoever sends an OPT record may be sent padding (RFC 7830 section 4).
+/// A peer that sends an OPT record may be sent padding (RFC 7830 section 4).
 pub fn pad(message: &mut [u8], block: usize) -> Vec<u8> {
     let Some(length_at) = length_of_last_opt(message) else {
         return Vec::new();
@@ -35,7 +36,7 @@ pub fn pad(message: &mut [u8], block: usize) -> Vec<u8> {
     option
 }
 
-/// A copy of a message with its padding, if it can have some, in no more memory than that takes.
+/// A copy of a message, padded if possible, with little more memory than that takes.
 pub fn padded(message: &[u8], block: usize) -> Vec<u8> {
     let mut padded = Vec::with_capacity(message.len() + edns::OPTION_HEADER + block);
     padded.extend_from_slice(message);
@@ -44,7 +45,7 @@ pub fn padded(message: &[u8], block: usize) -> Vec<u8> {
     padded
 }
 
-/// Where the length of the OPT record's data stands, if the message ends with that record.
+/// The offset of the OPT record's data length, if the message ends with that record.
 fn length_of_last_opt(message: &[u8]) -> Option<usize> {
     if message.len() < HEADER {
         return None;
@@ -97,7 +98,7 @@ mod tests {
     fn the_longest_message_stays_one() {
         let mut query = upstream_query(&[0], rtype::NS, 1, 0, false, None);
         let length_at = query.len() - 2;
-        // As many octets of another option as leave room for less than a block.
+        // As many bytes of another option as leave less than a block.
         let content = MESSAGE_MAXIMUM - query.len() - 4 - 10;
         query[length_at..].copy_from_slice(&(content as u16 + 4).to_be_bytes());
         query.extend([0, 99]);

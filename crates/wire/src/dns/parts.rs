@@ -1,6 +1,6 @@
-//! Messages as lists of records: taken apart, changed by whoever wants something else in them, and put together again.
+//! Messages as lists of records: taken apart, changed, and put together again.
 //!
-//! What is not changed keeps its octets (RFC 3597 section 3).
+//! Records that are not changed keep their bytes (RFC 3597 section 3).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,27 +16,27 @@ use super::{HEADER, rtype, u16_at};
 /// A record with its names uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'m> {
-    /// Where it stands.
+    /// The record's section.
     pub section: Section,
-    /// The owner, as it is spelled.
+    /// The owner, with its letter case.
     pub owner: Rc<[u8]>,
     /// The type.
     pub rtype: u16,
     /// The class.
     pub class: u16,
-    /// In seconds.
+    /// The TTL, in seconds.
     pub ttl: u32,
     /// The data.
     pub data: Cow<'m, [u8]>,
 }
 
-/// Octets of all names of a message that is taken apart, spelled out. An owner that many records point to is one.
+/// The most bytes of a message's names, uncompressed. An owner that many records point to counts once.
 const SPELLED_OUT: usize = 1 << 19;
 
-/// The records of a message with one question, in their order.
+/// The records of a message with one question, in order.
 ///
 /// # Errors
-/// When they do not hold together, or their names would take too much to spell out.
+/// They are inconsistent, or their names would take too many bytes uncompressed.
 pub fn take_apart(message: &[u8], question_length: usize) -> Result<Vec<Part<'_>>, BadRecords> {
     let mut names = Names {
         message,
@@ -71,12 +71,12 @@ pub fn take_apart(message: &[u8], question_length: usize) -> Result<Vec<Part<'_>
     .collect()
 }
 
-/// The names of a message that is taken apart.
+/// The names of a message being taken apart.
 struct Names<'m> {
     message: &'m [u8],
-    /// Octets that they may have yet.
+    /// The bytes that its names may still take.
     left: usize,
-    /// What pointers lead to that stand alone as owners.
+    /// Owners that consist of a pointer only, by pointer.
     owners: HashMap<[u8; 2], Rc<[u8]>, RandomState>,
 }
 
@@ -101,8 +101,8 @@ impl Names<'_> {
     }
 }
 
-/// The message of at most `limit` octets that begins with the header and question of `message` and has these records, each
-/// section's in their order. What does not fit is left out, and TC says so.
+/// A message of at most `limit` bytes that begins with the header and question of `message` and has these
+/// records, section by section in their order. Records that do not fit are left out, and TC is set.
 pub fn put_together<'p, 'm: 'p>(
     message: &[u8],
     question_length: usize,
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((counts(&message), message[2] & 2), ([1, 0, 0], 2));
     }
 
-    /// What all point to is spelled once, however long it is.
+    /// An owner that all records point to is expanded once, however long it is.
     #[test]
     fn an_owner_of_many_is_one() {
         let label = [&[63][..], &[b'a'; 63]].concat();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     proptest! {
-        /// But for the letter case that pointers share.
+        /// Except for letter case, which names with a common suffix share.
         #[test]
         fn what_is_put_together_is_taken_apart(parts in prop::collection::vec(any_part(), 0..12)) {
             let message = together(&parts);

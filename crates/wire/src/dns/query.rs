@@ -1,4 +1,4 @@
-//! What a client sent: a borrowed view, checked once.
+//! A client's message: a borrowed view, checked once.
 
 use super::edns::Edns;
 use super::signature::{self, Signature};
@@ -28,10 +28,10 @@ pub struct Query<'a> {
 /// Why a message cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswerable {
-    /// Nothing is sent back: a response (RFC 5625 section 4.1 notwithstanding, answering one starts
+    /// No reply: the message is a response (RFC 5625 section 4.1 notwithstanding, answering one starts
     /// loops), or too short to hold an ID.
     Silence,
-    /// A header with this rcode; question and OPT as far as they could be read.
+    /// A header with this rcode, and the question and OPT as far as they could be read.
     Error {
         /// The rcode, 12 bits.
         rcode: u16,
@@ -43,7 +43,7 @@ pub enum Unanswerable {
 }
 
 impl<'a> Query<'a> {
-    /// Checks a message as it came from the network.
+    /// Checks a message from the network.
     pub fn parse(message: &'a [u8]) -> Result<Query<'a>, Unanswerable> {
         if message.len() < HEADER || u16_at(message, 2) & flag::QR != 0 {
             return Err(Unanswerable::Silence);
@@ -97,7 +97,7 @@ impl<'a> Query<'a> {
         &self.message[HEADER..self.question_end]
     }
 
-    /// The options of its OPT record, found anew: hardly anybody wants to know.
+    /// The options of its OPT record, located again on each call: few callers need them.
     #[cold]
     pub fn options(&self) -> &'a [u8] {
         let mut walk = records::Walk::new(self.message, self.question_end, records::counts(self.message));
@@ -114,9 +114,9 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Looks through what follows the question: OPT and signatures matter, the rest is let be
-    /// (RFC 5625 section 4.1: unexpected records are no reason to refuse), as far as it goes. Whose records they are
-    /// is nobody's business: no pointer is followed.
+    /// Reads the records after the question. OPT and signatures matter; the rest is ignored if it is
+    /// well-formed (RFC 5625 section 4.1: unexpected records are no reason to refuse). The owners do not
+    /// matter: no pointer is followed.
     fn read_records(&mut self, counts: [u16; 3]) -> Result<(), Unanswerable> {
         let total: usize = counts.iter().map(|&count| usize::from(count)).sum();
         if total > QUERY_RECORDS {
@@ -161,7 +161,8 @@ impl<'a> Query<'a> {
     }
 }
 
-/// An error reply to a message whose questions are of no interest, with an OPT record if it has one (RFC 6891 section 6.1.1).
+/// An error reply to a message whose questions are ignored, with an OPT record if the message has one (RFC
+/// 6891 section 6.1.1).
 #[cold]
 fn unread(message: &[u8], rcode: u16) -> Unanswerable {
     let counts = records::counts(message);
@@ -297,7 +298,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// RFC 6891 section 6.1.1: who sends OPT gets it, whatever is wrong.
+    /// RFC 6891 section 6.1.1: a query with OPT gets a reply with OPT, whatever is wrong.
     #[test]
     fn errors_have_opt_where_the_message_has() {
         let edns_of = |message: &[u8]| match Query::parse(message) {
@@ -323,7 +324,7 @@ pub(crate) mod tests {
         assert_eq!(edns_of(&many), None);
     }
 
-    /// A query has so many octets, and so many records beside its question.
+    /// Bytes and records of a query are bounded.
     #[test]
     fn queries_are_bounded() {
         const OTHER: &[u8] = b"\xff\xff\0\x01\0\x01\0\0\0\0\0\0";

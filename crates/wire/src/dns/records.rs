@@ -1,8 +1,8 @@
-//! What an upstream sent: a walk over the records of a message, and what can be told from it.
+//! An upstream's message: a walk over its records, and what they mean.
 //!
-//! Records stay the bytes they were (RFC 3597 section 3, RFC 5625 section 4.3): an answer is checked once, so that
-//! names and lengths hold together, and where the TTLs stand is noted, so that they can age in place. Both cost what
-//! the message's octets do, whatever its pointers say.
+//! Records keep their bytes (RFC 3597 section 3, RFC 5625 section 4.3): an answer is checked once, so that
+//! names and lengths are consistent, and its TTL offsets are recorded, so that TTLs can age in place. Both
+//! cost time in proportion to the message's length, wherever its pointers lead.
 
 use std::ops::Range;
 
@@ -18,14 +18,14 @@ use super::{CLASS_IN, HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at}
 pub enum Section {
     /// The answer to the question.
     Answer,
-    /// Who could say more, or the SOA of a negative answer.
+    /// Servers that know more, or the SOA of a negative answer.
     Authority,
-    /// What else might help.
+    /// Other useful records.
     Additional,
 }
 
 impl Section {
-    /// Its name.
+    /// The section's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Section::Answer => "answer",
@@ -38,37 +38,37 @@ impl Section {
 /// One record, as positions in its message.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Where it stands.
+    /// Its section.
     pub section: Section,
-    /// Where the owner name starts.
+    /// The offset of the owner name.
     pub start: usize,
     /// Its type.
     pub rtype: u16,
     /// Its class, or for OPT the UDP size.
     pub class: u16,
-    /// Where the TTL's four octets start.
+    /// The offset of the TTL's four bytes.
     pub ttl_at: usize,
-    /// The TTL as it stands there.
+    /// The TTL as written there.
     pub ttl: u32,
-    /// Where its data is.
+    /// The range of its data.
     pub data: Range<usize>,
 }
 
 /// A record and the hash of its owner's name.
 type Owned = (Record, u64);
 
-/// Records of most answers, OPT included.
+/// Room for the records of most answers, OPT included.
 const FEW_RECORDS: usize = 4;
 
 type Records = SmallVec<[Owned; FEW_RECORDS]>;
 
-/// Where the TTLs of a message's records stand; as large with eight in place as with none.
+/// The offsets of a message's TTLs; eight fit inline at no extra size.
 pub type TtlOffsets = SmallVec<[u16; 8]>;
 
-/// Octets of the shortest record: the root for a name, type, class, TTL, and the length of no data.
+/// Bytes of the shortest record: root name, type, class, TTL, and a data length of zero.
 const RECORD_MINIMUM: usize = 11;
 
-/// The message's records do not hold together.
+/// A message's records are inconsistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the message's records overrun it or hold a malformed name")]
 pub struct BadRecords;
@@ -80,15 +80,15 @@ pub struct Walk<'a> {
     left: [u16; 3],
 }
 
-/// How many records the header counts in each section (RFC 1035 section 4.1.1); the message has a header.
-// Every hit reads them twice; left to itself, the compiler makes a call of it.
+/// The record counts of the three sections (RFC 1035 section 4.1.1); the message must have a header.
+// Every cache hit reads them twice; by default the compiler emits a call.
 #[inline(always)]
 pub fn counts(message: &[u8]) -> [u16; 3] {
     [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)]
 }
 
 impl<'a> Walk<'a> {
-    /// Starts at `at`, behind the question.
+    /// Starts at `at`, after the question.
     pub fn new(message: &'a [u8], at: usize, counts: [u16; 3]) -> Walk<'a> {
         Walk {
             message,
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where the next record starts, or the records end.
+    /// The offset of the next record, or of the end of the records.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -146,16 +146,16 @@ impl Iterator for Walk<'_> {
 pub enum Meaning {
     /// Data of the type asked for, or a chain of aliases that leads to it.
     Success,
-    /// NXDOMAIN or NODATA with the SOA that says for how long (RFC 2308 section 5).
+    /// NXDOMAIN or NODATA with the SOA that limits its lifetime (RFC 2308 section 5).
     Denial,
-    /// Not to be kept: a negative answer without SOA, or a referral (RFC 2308 section 5); a truncated message.
+    /// Not cacheable: a negative answer without SOA, or a referral (RFC 2308 section 5); a truncated message.
     Unkept,
-    /// An rcode that says the resolution failed (RFC 9520 section 2).
+    /// An rcode that means that the resolution failed (RFC 9520 section 2).
     Failure,
 }
 
 impl Meaning {
-    /// What the same records mean under another rcode.
+    /// The meaning of the same records under another rcode.
     pub fn with_rcode(self, rcode: u16) -> Meaning {
         match (rcode, self) {
             (rcode::NOERROR | rcode::NXDOMAIN, Meaning::Failure) => Meaning::Unkept,
@@ -165,29 +165,30 @@ impl Meaning {
     }
 }
 
-/// An upstream's message, checked and ready to be kept: without OPT, its TTLs known.
+/// An upstream's message, checked and ready to be cached: without OPT, with known TTL offsets.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The message without its OPT record.
     pub message: Vec<u8>,
-    /// Where each record's TTL stands.
+    /// The offset of each record's TTL.
     pub ttl_offsets: TtlOffsets,
-    /// The rcode with its upper bits from OPT.
+    /// The rcode, including its upper bits from OPT.
     pub rcode: u16,
-    /// What it says.
+    /// The kind of answer.
     pub meaning: Meaning,
-    /// Why it says so, if OPT told (RFC 8914).
+    /// The extended error from OPT, if any (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
-    /// The same in words for people: a filter's. What an upstream says is for the upstream's own operator.
+    /// The extended error's text, if a filter set one. An upstream's text is dropped: it is for that
+    /// upstream's operator.
     pub error_text: Box<str>,
     /// The lowest TTL; 0 if there are no records.
     pub ttl: u32,
 }
 
 impl Answer {
-    /// Checks `message`, a response to one question, takes OPT out, and puts TTLs right:
-    /// one with its top bit set is 0 (RFC 2181 section 8), the records of a set share the lowest
-    /// (section 5.2), and the SOA of a negative answer gets min(TTL, MINIMUM) (RFC 2308 section 5).
+    /// Checks `message`, a response to one question, removes OPT, and corrects TTLs: one with its top bit set
+    /// becomes 0 (RFC 2181 section 8), the records of a set get the lowest (section 5.2), and the SOA of a
+    /// negative answer gets min(TTL, MINIMUM) (RFC 2308 section 5).
     pub fn read(mut message: Vec<u8>) -> Result<Answer, BadRecords> {
         let question_end = question_end(&message)?;
         let qtype = match question_end {
@@ -197,7 +198,7 @@ impl Answer {
         let counts = counts(&message);
         let mut walk = Walk::new(&message, question_end, counts);
         let mut names = Names::new(&message);
-        // No more than there is room for, whatever the header counts.
+        // At most as many as fit into the message, whatever the header counts.
         let most = counts.into_iter().map(usize::from).sum::<usize>();
         let mut records = Records::with_capacity(most.min(message.len() / RECORD_MINIMUM));
         for record in &mut walk {
@@ -207,14 +208,14 @@ impl Answer {
             records.push((record, owner));
         }
         let end = walk.position();
-        // What follows the counted records belongs to nothing.
+        // Bytes after the counted records belong to nothing.
         message.truncate(end);
 
         let mut rcode = u16_at(&message, 2) & flag::RCODE;
         let mut error = None;
         if let Some(at) = records.iter().position(|(record, _)| record.rtype == rtype::OPT) {
             let (opt, _) = records.remove(at);
-            // It belongs into the additional section and nowhere else (RFC 6891 section 6.1.1).
+            // OPT is allowed only in the additional section (RFC 6891 section 6.1.1).
             if opt.section != Section::Additional {
                 return Err(BadRecords);
             }
@@ -274,14 +275,14 @@ impl Answer {
         self.ttls().all(|ttl| (min..=max).contains(&ttl))
     }
 
-    /// Makes the answer say `rcode`, whatever it said before.
+    /// Replaces the rcode.
     pub fn set_rcode(&mut self, rcode: u16) {
         self.meaning = self.meaning.with_rcode(rcode);
         self.rcode = rcode;
         self.message[3] = self.message[3] & 0xf0 | (rcode & flag::RCODE) as u8;
     }
 
-    /// Records in the answer section.
+    /// The number of records in the answer section.
     pub fn answer_count(&self) -> u16 {
         u16_at(&self.message, 6)
     }
@@ -299,7 +300,7 @@ impl Answer {
 fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Owned], soa: bool) -> Meaning {
     let records = records.iter().map(|(record, _)| record);
     let mut answers = records.filter(|record| record.section == Section::Answer);
-    // RFC 1035 section 7.4, RFC 2181 section 9: what is not whole is not kept.
+    // RFC 1035 section 7.4, RFC 2181 section 9: a truncated answer is not cached.
     if u16_at(message, 2) & flag::TC != 0 {
         return Meaning::Unkept;
     }
@@ -312,7 +313,7 @@ fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Owned], soa: bool)
             } else if soa {
                 Meaning::Denial
             } else if answers.any(|record| !alias(record) && record.rtype != rtype::RRSIG) {
-                // A type we do not know may answer a question whose type we do not know.
+                // A type unknown here may answer a question of unknown type.
                 Meaning::Success
             } else {
                 Meaning::Unkept
@@ -324,9 +325,9 @@ fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Owned], soa: bool)
     }
 }
 
-/// Where names stand in the data of a type: octets before the first, how many there are, octets behind the
-/// last. The types that may hold compressed names (RFC 3597 section 4: those of RFC 1035), and two whose names
-/// other software follows; the data of all others is opaque.
+/// Where names are in the data of a type: bytes before the first, number of names, bytes after the last.
+/// Covers the types that may hold compressed names (RFC 3597 section 4: those of RFC 1035), and two whose
+/// names other software decompresses; the data of all others is opaque.
 pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
     const MINFO: u16 = 14;
     match of {
@@ -335,18 +336,18 @@ pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
         rtype::SRV => Some((6, 1, 0)),
         rtype::SOA => Some((0, 2, 20)),
         MINFO => Some((0, 2, 0)),
-        // MD, MF, MB, MG and MR: mail as it was before MX (RFC 1035 section 3.3).
+        // MD, MF, MB, MG and MR: the mail types before MX (RFC 1035 section 3.3).
         3 | 4 | 7 | 8 | 9 => Some((0, 1, 0)),
         _ => None,
     }
 }
 
-/// Refuses a record whose data has not the form that its type gives it: who gets it relays or reads it wrongly.
-/// The data of types that are not told apart here is opaque (RFC 3597 section 3). The work grows with the octets
-/// of the record, and with the names in it.
+/// Rejects a record whose data violates the form of its type: its receiver would relay or read it wrongly.
+/// Data of types not known here is opaque (RFC 3597 section 3). The cost is proportional to the record's
+/// bytes and names.
 ///
 /// # Errors
-/// The data is longer or shorter than its type allows, or a name in it does not end where it has to.
+/// The data is longer or shorter than its type allows, or a name in it ends in the wrong place.
 pub fn check_data(message: &[u8], record: &Record) -> Result<(), BadRecords> {
     const SPF: u16 = 99;
     let data = &message[record.data.clone()];
@@ -355,15 +356,15 @@ pub fn check_data(message: &[u8], record: &Record) -> Result<(), BadRecords> {
         rtype::A => record.class != CLASS_IN || data.len() == 4,
         // RFC 3596 section 2.2.
         rtype::AAAA => record.class != CLASS_IN || data.len() == 16,
-        // Some servers send none where RFC 1035 section 3.3.14 has one or more. That is not for us to refuse.
+        // Some servers send none where RFC 1035 section 3.3.14 requires one or more. We do not reject that.
         rtype::TXT | SPF => data.is_empty() || are_strings(data),
         _ => are_names(message, record),
     };
     if well_formed { Ok(()) } else { Err(BadRecords) }
 }
 
-/// Seconds for which an answer may be kept: the least TTL of its answer section, or what the SOA of a denial allows
-/// (RFC 2308 section 5). None: it says nothing of it.
+/// How many seconds an answer may be cached: the lowest TTL of its answer section, or what the SOA of a
+/// denial allows (RFC 2308 section 5). None if it has neither.
 pub fn least_ttl(message: &[u8]) -> Option<u32> {
     let start = match message.get(4..6)? {
         [0, 1] => super::name::skip_plain(message, super::HEADER).ok()? + super::QUESTION_TAIL,
@@ -385,13 +386,13 @@ pub fn least_ttl(message: &[u8]) -> Option<u32> {
     least.or(denial)
 }
 
-/// Has the TTLs of all records be `by` seconds less.
+/// Reduces the TTLs of all records by `by` seconds.
 pub fn age(message: &mut [u8], by: u32) {
     let Ok(start) = super::name::skip_plain(message, super::HEADER) else {
         return;
     };
     let records = Walk::new(message, start + super::QUESTION_TAIL, counts(message)).map_while(Result::ok);
-    // An OPT record has flags there.
+    // OPT records hold flags in that field.
     let aging: Vec<_> = records.filter(|record| record.rtype != rtype::OPT).collect();
     for record in aging {
         let ttl = record.ttl.saturating_sub(by).to_be_bytes();
@@ -413,8 +414,8 @@ pub(super) fn are_strings(mut data: &[u8]) -> bool {
     }
 }
 
-/// Whether a record's data is filled by the names that its type puts there: a name may end beyond its data, in a
-/// record that is not relayed.
+/// Whether the names that its type defines fill a record's data exactly; a name could otherwise end beyond
+/// it, in a record that is not relayed.
 fn are_names(message: &[u8], record: &Record) -> bool {
     let Some((before, names, behind)) = names_in_data(record.rtype) else {
         return true;
@@ -437,8 +438,8 @@ fn check_names(names: &mut Names<'_>, message: &[u8], record: &Record) -> Result
     Ok(())
 }
 
-/// Takes OPT out from before the records `behind` it. Only their names can lead to what moves, since pointers lead
-/// backwards.
+/// Removes OPT, which precedes the records `behind` it. Pointers lead backwards, so only those records' names
+/// can point into the part that moves.
 fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Owned]) -> Result<(), BadRecords> {
     let length = opt.data.end - opt.start;
     for (record, _) in behind {
@@ -466,7 +467,7 @@ fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Owned]) -> Result<(), 
     Ok(())
 }
 
-/// Where the question of a message ends that has one, or none.
+/// The end of the question of a message that has one or none.
 pub(super) fn question_end(message: &[u8]) -> Result<usize, BadRecords> {
     if message.len() < HEADER || message.len() > super::MESSAGE_MAXIMUM {
         return Err(BadRecords);
@@ -486,13 +487,13 @@ pub(super) fn question_end(message: &[u8]) -> Result<usize, BadRecords> {
     }
 }
 
-/// The last of the SOA's five numbers, which [`check_data`] has seen.
+/// The last of the SOA's five numbers, which [`check_data`] has checked.
 fn soa_minimum(message: &[u8], record: &Record) -> u32 {
     u32_at(message, record.data.end - 4)
 }
 
-/// Gives the records of each set their lowest TTL (RFC 2181 section 5.2), with those that have the top
-/// bit set counted as 0 (section 8). Their order changes.
+/// Gives the records of each set their lowest TTL (RFC 2181 section 5.2); a TTL with its top bit set counts
+/// as 0 (section 8). Reorders `records`.
 fn equalise(message: &mut [u8], records: &mut [Owned]) {
     let set = |(record, owner): &Owned| (record.section as u8, record.rtype, record.class, *owner);
     records.sort_unstable_by_key(set);
@@ -504,7 +505,7 @@ fn equalise(message: &mut [u8], records: &mut [Owned]) {
         }
         let lowest = records.iter().map(|(record, _)| record.ttl).min().unwrap_or(0);
         for (record, _) in records {
-            // RRSIGs of one name cover different sets: each keeps its own TTL.
+            // RRSIGs of one name cover different sets, so each keeps its own TTL.
             if record.rtype != rtype::RRSIG {
                 record.ttl = lowest;
             }
@@ -546,7 +547,7 @@ mod tests {
 
     const OPT: (usize, &str, u16, u32, &[u8]) = (2, ".", rtype::OPT, 0, &[]);
 
-    /// RFC 8484 section 5.1: how long HTTP may keep a message, and what it has kept.
+    /// RFC 8484 section 5.1: how long HTTP caches may keep a message, and how a cached one ages.
     #[test]
     fn caches_of_http_keep_to_ttls() {
         let address: &[u8] = &[1, 2, 3, 4];
@@ -593,7 +594,7 @@ mod tests {
         assert_eq!(Answer::read(extended).unwrap().rcode, 16);
     }
 
-    /// What stood behind OPT moves, and pointers to it with it.
+    /// Records after OPT move, and pointers to them are adjusted.
     #[test]
     fn pointers_past_opt_lead_where_they_did() {
         let mut with = response(
@@ -606,8 +607,8 @@ mod tests {
             ],
         );
         let b = with.len() - 14 - 8;
-        // An owner, and data with a name before a pointer and nothing but one, which lead behind, before and to the
-        // question; an octet of a label that looks like a pointer is none.
+        // An owner; a label with a pointer; a bare pointer: they lead to records after and before OPT and to
+        // the question. A byte inside a label that looks like a pointer is none.
         let more = [
             &(0xc000 | b as u16).to_be_bytes()[..],
             b"\x00\x05\0\x01\0\0\0\x07\0\x04\x01y",
@@ -625,14 +626,14 @@ mod tests {
             "\\192. 7 IN CNAME a.test.",
         ];
         assert_eq!(lines, expected);
-        // Into OPT itself leads nothing.
+        // Pointers into OPT itself are rejected.
         let mut into = response(0, 1, &[OPT, (2, "b.test", 1, 5, &[4, 3, 2, 1])]);
         into.extend(b"\xc0\x18\0\x01\0\x01\0\0\0\x05\0\x04\x01\x02\x03\x04");
         into[11] += 1;
         assert!(Answer::read(into).is_err());
     }
 
-    /// Where no additional record is counted, none can be taken away.
+    /// If no additional record is counted, the count cannot be reduced.
     #[test]
     fn opt_in_another_section_is_refused() {
         for section in [0, 1] {
@@ -687,7 +688,8 @@ mod tests {
         assert_eq!(Answer::read(negative).unwrap().ttl, 0);
     }
 
-    /// Data that ends elsewhere than its type says would be read with what follows it, or not at all.
+    /// Data that ends in the wrong place for its type would be read together with what follows it, or not at
+    /// all.
     #[test]
     fn data_has_the_form_of_its_type() {
         let soa = soa(5);
@@ -701,7 +703,7 @@ mod tests {
             (rtype::AAAA, &[0; 4], false),
             (rtype::TXT, b"\x03abc\0\x01d", true),
             (rtype::TXT, b"\0", true),
-            // What some servers send in the place of one string without octets.
+            // Some servers send this instead of one empty string.
             (rtype::TXT, b"", true),
             (rtype::TXT, b"\x03ab", false),
             (99, b"\x01a\x02b", false),
@@ -735,7 +737,7 @@ mod tests {
             message
         };
         assert!(Answer::read(owned(b"\xc0\x0c")).is_ok());
-        // The owner stands at 24, the data at 42.
+        // The owner is at 24, the data at 42.
         for bad in [&b"\xc0\x00"[..], b"\xff\xff", b"\xc0\x2a", b"\x01a\xc0\x2a"] {
             assert!(Answer::read(owned(bad)).is_err(), "{bad:02x?}");
             let data = response(0, 5, &[(0, "a.test", rtype::CNAME, 60, bad)]);

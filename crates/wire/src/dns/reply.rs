@@ -1,11 +1,11 @@
-//! What a client gets: written into the caller's buffer, in place, without allocating.
+//! A reply to a client: written into the caller's buffer, in place, without allocating.
 
 use super::edns::Opt;
 use super::query::{Query, Unanswerable};
 use super::records::{self, Section, Walk};
 use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, u16_at, u32_at};
 
-/// Whom a reply is for: what its message must repeat and may not exceed.
+/// The client's side of a reply: what the message must repeat and may not exceed.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     /// The ID of the query.
@@ -16,18 +16,18 @@ pub struct Head<'a> {
     pub question: &'a [u8],
     /// Our OPT record; none if the query had none (RFC 6891 section 6.1.1).
     pub opt: Option<Opt>,
-    /// Octets the client takes.
+    /// The most bytes that the client accepts.
     pub limit: usize,
 }
 
-/// What the reply says.
+/// The content of a reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a, Offsets> {
     /// A response without OPT whose question is as long as the client's.
     pub message: &'a [u8],
-    /// Where its TTLs stand, in ascending order.
+    /// The offsets of its TTLs, in ascending order.
     pub ttl_offsets: Offsets,
-    /// What happens to the TTLs on the way.
+    /// How the TTLs change.
     pub ttl: Ttl,
     /// The rcode, all 12 bits.
     pub rcode: u16,
@@ -40,7 +40,7 @@ pub struct Body<'a, Offsets> {
 /// How TTLs are written.
 #[derive(Debug, Clone, Copy)]
 pub enum Ttl {
-    /// Each minus the seconds since it was stored, never below 0, then within bounds.
+    /// Each reduced by the seconds since it was stored, never below 0, then bounded.
     Aged {
         /// Seconds since the answer was stored.
         by: u32,
@@ -54,7 +54,7 @@ pub enum Ttl {
 }
 
 impl Ttl {
-    /// As they stand.
+    /// Unchanged TTLs.
     pub const AS_IS: Ttl = Ttl::Aged {
         by: 0,
         min: 0,
@@ -64,11 +64,11 @@ impl Ttl {
 
 /// Writes the reply to the start of `out` and returns its length, at most `head.limit`.
 ///
-/// A message that does not fit is cut behind the last record that does, and TC says so if anything
-/// but additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still
-/// get what there was room for. Before a record is left out, the extended error is, its text first (RFC 8914 section 3), and
-/// that alone does not set TC: the answer is whole, and to ask for it again over TCP a waste. A message that came truncated says so whatever its size.
-/// `out` must hold `head.limit` octets or the whole reply.
+/// A message that does not fit is cut after the last record that does, and TC is set if anything but
+/// additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still get what fits.
+/// Before any record, the extended error is left out, its text first (RFC 8914 section 3). That alone does
+/// not set TC: the answer is complete, and a retry over TCP would be a waste. A message that was truncated
+/// upstream keeps TC whatever its size. `out` must hold `head.limit` bytes or the whole reply.
 pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
     let message = body.message;
     let mut opt = head.opt;
@@ -95,8 +95,8 @@ pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item 
         }
     }
 
-    // Without OPT there is no place for the upper bits, and the lower ones alone would say something
-    // else (RFC 6891 section 6.1.3).
+    // Without OPT there is no place for the upper bits, and the lower ones alone would mean something else
+    // (RFC 6891 section 6.1.3).
     let rcode = if body.rcode > 15 && head.opt.is_none() {
         rcode::SERVFAIL
     } else {
@@ -134,7 +134,7 @@ pub fn write_empty(out: &mut [u8], head: &Head<'_>, rcode: u16) -> usize {
     finish_opt(out, end, head.opt, "", 0, rcode)
 }
 
-/// Writes header and question with TC, so that the client asks over TCP.
+/// Writes header and question with TC, so that the client retries over TCP.
 pub fn write_truncated(out: &mut [u8], head: &Head<'_>) -> usize {
     let length = write_empty(out, head, rcode::NOERROR);
     out[2] |= (flag::TC >> 8) as u8;
@@ -142,7 +142,7 @@ pub fn write_truncated(out: &mut [u8], head: &Head<'_>) -> usize {
 }
 
 /// Writes an upstream's whole message with only its ID changed (RFC 5625 section 4.5); if it does not fit,
-/// header and question with TC, so that the client asks over TCP.
+/// header and question with TC, so that the client retries over TCP.
 pub fn write_verbatim(out: &mut [u8], head: &Head<'_>, message: &[u8]) -> usize {
     if message.len() > head.limit.min(out.len()) {
         return write_truncated(out, &Head { opt: None, ..*head });
@@ -154,7 +154,7 @@ pub fn write_verbatim(out: &mut [u8], head: &Head<'_>, message: &[u8]) -> usize 
 
 /// Writes the reply to a message that could not be read as a query; 0 for [`Unanswerable::Silence`].
 ///
-/// RFC 8906 section 8 wants an answer to every probe; what could be read of the question comes back.
+/// RFC 8906 section 8 requires an answer to every probe; it repeats as much of the question as could be read.
 pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -> usize {
     let Unanswerable::Error {
         rcode,
@@ -166,8 +166,8 @@ pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -
     };
     let (id, flags) = (u16_at(message, 0), u16_at(message, 2));
     let has_question = question_end > HEADER;
-    // What RD, RA and CD mean is defined for QUERY alone (RFC 1035 section 4.1.1, RFC 4035 section 3.1.6): to say of
-    // an opcode that it is not known, and then copy its flags, would be to say that they are.
+    // RD, RA and CD are defined for QUERY alone (RFC 1035 section 4.1.1, RFC 4035 section 3.1.6): a reply
+    // that rejects an unknown opcode and copies its flags would claim that they have a meaning.
     let kept = match flags & flag::OPCODE {
         0 => flag::RA | flags & (flag::RD | flag::CD),
         opcode => opcode,
@@ -184,7 +184,7 @@ pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -
 }
 
 impl<'a> Head<'a> {
-    /// The client that sent `query` and takes replies of `limit` octets.
+    /// The head of a reply to `query`, for a client that accepts `limit` bytes.
     pub fn of(query: &Query<'a>, limit: usize) -> Head<'a> {
         Head {
             id: query.id,
@@ -199,11 +199,11 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The flags of a reply, without rcode, and TC as far as it came from upstream.
+/// The flags of a reply, without the rcode, and TC only as it came from upstream.
 ///
-/// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA says that we
-/// recurse, by asking upstream; AD is passed on to those who asked for it with DO or AD (RFC 6840
-/// section 5.8); TC is an upstream's that had no more to give over TCP either.
+/// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA is set because we recurse,
+/// by asking upstream; AD is passed on to clients that set DO or AD (RFC 6840 section 5.8); TC comes from an
+/// upstream that had no more to give over TCP either.
 fn flags(head: &Head<'_>, response: u16, authoritative: bool) -> u16 {
     let mut passed_on = flag::TC;
     if head.flags & flag::AD != 0 || head.opt.is_some_and(|opt| opt.dnssec_ok) {
@@ -242,8 +242,8 @@ fn finish_opt(
     end + opt.write(&mut out[end..], error_text)
 }
 
-/// Where to cut a message so that it takes at most `room` octets: its end, the records left in each
-/// section, and whether answers or authority are missing.
+/// Where to cut a message to at most `room` bytes: its end, the records left in each section, and whether
+/// answers or authority records are missing.
 fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (usize, [u16; 3], bool) {
     let mut walk = Walk::new(message, question_end, counts);
     let mut kept = [0; 3];
@@ -365,14 +365,14 @@ mod tests {
         assert_eq!(parsed.answers.len(), (cut.len() - 33 - 11) / 16);
     }
 
-    /// RFC 8914 section 3: what explains an answer takes no room from it.
+    /// RFC 8914 section 3: the explanation of an answer must not displace part of it.
     #[test]
     fn an_extended_error_gives_way_before_a_record_does() {
         let query = message("www.example.org.", rtype::A, &[OPT]);
         let query = Query::parse(&query).unwrap();
         let (stored, ttl_offsets) = addresses("www.example.org.", 10);
         let whole = stored.len() + crate::dns::edns::OPT_LENGTH;
-        // (octets the client takes, records it gets, whether it is told the error)
+        // (bytes that the client accepts, records it gets, whether it gets the error)
         for (limit, records, told) in [
             (whole + 6, 10, true),
             (whole + 5, 10, false),
@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A reply with an extended error, code and text, within a limit: the buffer, and how much of it is the reply.
+    /// A reply with an extended error (code and text) within a limit: the buffer, and the reply's length.
     fn written(
         query: &Query<'_>,
         limit: usize,
@@ -415,7 +415,7 @@ mod tests {
         (out, length)
     }
 
-    /// The text goes first, then the code, then records.
+    /// The text is dropped first, then the code, then records.
     #[test]
     fn an_errors_text_gives_way_first() {
         let query = message("www.example.org.", rtype::A, &[OPT]);
@@ -434,7 +434,7 @@ mod tests {
         }
     }
 
-    /// RFC 2181 section 9: what an upstream could not send whole is not whole here.
+    /// RFC 2181 section 9: what was truncated upstream is truncated here.
     #[test]
     fn tc_is_passed_on() {
         let query = message("www.example.org.", rtype::A, &[]);

@@ -1,8 +1,8 @@
 //! Signatures of whole messages: TSIG (RFC 8945) and SIG(0) (RFC 2931).
 //!
-//! The proxy has no keys and verifies none. It has to know a signed query, since only one that is relayed octet by
-//! octet stays valid (RFC 5625 section 4.5), and since such a query passes the cache and cannot be rewritten: what
-//! merely claims to be signed must not have that for the asking.
+//! The proxy has no keys and verifies none. It must recognize signed queries, since only a verbatim relay
+//! keeps them valid (RFC 5625 section 4.5); as they bypass the cache and cannot be rewritten, a query that
+//! merely claims to be signed must not get this treatment.
 
 use super::records::{Record, Section};
 use super::{name, rtype, u16_at};
@@ -10,21 +10,21 @@ use super::{name, rtype, u16_at};
 /// The class of records that are about the message (RFC 8945 section 4.2, RFC 2931 section 3).
 const CLASS_ANY: u16 = 255;
 
-/// Octets of the shortest MAC that anybody may send (RFC 8945 section 5.2.2.1).
+/// The shortest MAC allowed, in bytes (RFC 8945 section 5.2.2.1).
 const SHORTEST_MAC: usize = 10;
 
-/// What a record of a query is to its message.
+/// The role of a record in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signature {
-    /// It signs it, as far as can be told without the key.
+    /// It signs the message, as far as can be judged without the key.
     Signed,
-    /// It is a record like any other, for somebody else or for nothing.
+    /// An ordinary record that does not sign the message.
     Other,
-    /// A TSIG where none may stand, or that cannot be understood (RFC 8945 sections 5.1 and 5.2: FORMERR).
+    /// A misplaced or malformed TSIG (RFC 8945 sections 5.1 and 5.2: FORMERR).
     Malformed,
 }
 
-/// What `record` is to `message`; `last` says whether it is the last record.
+/// The role of `record` in `message`; `last` means that it is the last record.
 pub fn of(message: &[u8], record: &Record, last: bool) -> Signature {
     let placed = last
         && record.section == Section::Additional
@@ -39,8 +39,8 @@ pub fn of(message: &[u8], record: &Record, last: bool) -> Signature {
     }
 }
 
-/// RFC 8945 section 4.2: algorithm, time (6), fudge (2), MAC size (2), MAC, original ID (2), error (2), other length
-/// (2), other data; and nothing more.
+/// RFC 8945 section 4.2: algorithm, time (6), fudge (2), MAC size (2), MAC, original ID (2), error (2), other
+/// length (2), other data; and nothing more.
 fn is_tsig(message: &[u8], record: &Record) -> bool {
     let Ok(mac_size_at) = name::skip_plain(message, record.data.start).map(|end| end + 8) else {
         return false;
@@ -53,9 +53,9 @@ fn is_tsig(message: &[u8], record: &Record) -> bool {
     mac >= SHORTEST_MAC && other.is_some_and(|other| other_at + 2 + other == record.data.end)
 }
 
-/// RFC 2931 section 3: the owner is the root, the type covered is 0, and so are labels and original TTL. RFC 2535
-/// section 4.1: type covered (2), algorithm (1), labels (1), original TTL (4), expiration (4), inception (4), key tag
-/// (2), signer, signature.
+/// RFC 2931 section 3: the owner is the root; type covered, labels and original TTL are 0. RFC 2535 section 4.1:
+/// type covered (2), algorithm (1), labels (1), original TTL (4), expiration (4), inception (4), key tag (2),
+/// signer, signature.
 fn is_sig0(message: &[u8], record: &Record) -> bool {
     const SIGNER: usize = 18;
     let data = &message[record.data.clone()];

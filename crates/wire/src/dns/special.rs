@@ -1,8 +1,8 @@
-//! Names that are never forwarded: the special-use names of RFC 6761 and its successors, and on demand the zones that
-//! are served locally (RFC 6303).
+//! Names that are never forwarded: the special-use names of RFC 6761 and its successors and, if enabled, the
+//! zones to be served locally (RFC 6303).
 //!
-//! They act as zones of their own, so a zone of the configuration that lies at or below one of them
-//! takes it over: the longest suffix wins, as everywhere.
+//! They act as zones, so a configured zone at or below one of them takes precedence: the longest suffix wins,
+//! as everywhere.
 
 use super::name::Name;
 use super::{CLASS_IN, build, rtype};
@@ -14,9 +14,9 @@ pub enum Special {
     Loopback,
     /// Known not to exist in the DNS.
     Nonexistent,
-    /// A zone of this name in which every name is, and has no data.
+    /// A zone of this name in which every name exists, but has no data.
     Bare(&'static str),
-    /// A zone of this name in which nothing is (RFC 6303 section 3).
+    /// An empty zone of this name (RFC 6303 section 3).
     Empty(&'static str),
 }
 
@@ -29,11 +29,12 @@ pub const ALWAYS: [(&str, Special); 5] = [
     ("onion.", Special::Nonexistent),
     // RFC 9476 section 2.
     ("alt.", Special::Nonexistent),
-    // RFC 9462 section 6.4: NODATA, since no resolver is designated here, and an upstream's is not ours.
+    // RFC 9462 section 6.4: NODATA, since no resolver is designated here, and an upstream's resolver is not
+    // ours.
     ("resolver.arpa.", Special::Bare("resolver.arpa.")),
 ];
 
-/// The zones that are served locally if that is wanted: a cluster may have names of its own in them.
+/// The zones that are served locally if enabled: a cluster may have its own names in them.
 pub fn local() -> impl Iterator<Item = (&'static str, Special)> {
     LOCAL.into_iter().map(|name| (name, Special::Empty(name)))
 }
@@ -71,26 +72,27 @@ const LOCAL: [&str; 98] = [
     "124.100.in-addr.arpa.", "125.100.in-addr.arpa.", "126.100.in-addr.arpa.", "127.100.in-addr.arpa.",
 ];
 
-/// Who is responsible for an empty zone, in its SOA (RFC 6303 section 3): an answer with this name in it is ours.
+/// The contact in an empty zone's SOA (RFC 6303 section 3): an answer with this name in it is ours.
 pub const NOBODY: &[u8] = b"\x06nobody\x07invalid\0";
 
 /// The zone of the loopback addresses.
 const LOCALHOST: &[u8] = b"\x09localhost\0";
 
-/// How long such an answer may be kept, in seconds: it never changes.
+/// The TTL of such an answer, in seconds: it never changes.
 const TTL: u32 = 86_400;
 
-/// The TTL of an empty zone's records, and of what it denies (RFC 6303 section 3).
+/// The TTL of an empty zone's records and denials (RFC 6303 section 3).
 const EMPTY_TTL: u32 = 10_800;
 
-/// The numbers of an empty zone's SOA: serial, refresh, retry, expire, minimum (RFC 6303 section 3).
+/// The numbers in an empty zone's SOA: serial, refresh, retry, expire, minimum (RFC 6303 section 3).
 const SOA_NUMBERS: [u32; 5] = [1, 3600, 1200, 604_800, EMPTY_TTL];
 
-/// How long the answer to ANY may be kept, in seconds: long enough that few ask again (RFC 8482 section 4.2).
+/// The TTL of the answer to ANY, in seconds: long enough that few clients ask again (RFC 8482 section 4.2).
 const ANY_TTL: u32 = 3600;
 
 impl Special {
-    /// Whether what stands above its cut is asked of the zone above (RFC 8375 section 4). The others are asked of nobody.
+    /// Whether queries for the parent's side of its zone cut go to the parent zone (RFC 8375 section 4). For
+    /// the others, they go nowhere.
     pub fn leaves(self) -> bool {
         match self {
             Special::Empty(_) => true,
@@ -98,13 +100,13 @@ impl Special {
         }
     }
 
-    /// The whole answer to `question` (name, type, class), without OPT.
+    /// The complete answer to `question` (name, type, class), without OPT.
     pub fn answer(self, question: &[u8]) -> Vec<u8> {
         let tail = question.len().saturating_sub(super::QUESTION_TAIL);
         let qtype = super::u16_at(question, tail);
         match self {
             Special::Loopback => loopback(question, tail, qtype),
-            // The zone above it has no such name: the root's.
+            // The zone above it, the root, has no such name.
             Special::Nonexistent => denial(question, super::rcode::NXDOMAIN, Name::ROOT.as_bytes()),
             Special::Bare(apex) => empty_zone(question, tail, qtype, apex, super::rcode::NOERROR),
             Special::Empty(apex) => empty_zone(question, tail, qtype, apex, super::rcode::NXDOMAIN),
@@ -123,7 +125,8 @@ fn loopback(question: &[u8], tail: usize, qtype: u16) -> Vec<u8> {
     message
 }
 
-/// An answer without data, and the SOA record of the zone that has none: for so long it may be kept (RFC 2308 section 2).
+/// An answer without data, with the zone's SOA record, which limits how long it may be cached (RFC 2308
+/// section 2).
 fn denial(question: &[u8], rcode: u16, apex: &[u8]) -> Vec<u8> {
     let mut message = build::empty(question, rcode);
     build::push_record(&mut message, 8, apex, rtype::SOA, CLASS_IN, EMPTY_TTL, &soa(apex));
@@ -136,7 +139,7 @@ fn soa(apex: &[u8]) -> Vec<u8> {
     soa
 }
 
-/// The answer of a zone with nothing but SOA and NS at its apex, which other names get with `rcode`.
+/// The answer of a zone with only SOA and NS at its apex; other names get `rcode`.
 fn empty_zone(question: &[u8], tail: usize, qtype: u16, apex: &str, rcode: u16) -> Vec<u8> {
     let apex = Name::parse(apex).unwrap_or(Name::ROOT);
     let apex = apex.as_bytes();
@@ -147,14 +150,14 @@ fn empty_zone(question: &[u8], tail: usize, qtype: u16, apex: &str, rcode: u16) 
     let (count_at, of, data) = match qtype {
         rtype::SOA if at_apex => (6, rtype::SOA, &soa[..]),
         rtype::NS if at_apex => (6, rtype::NS, apex),
-        // RFC 2308 section 2: what is denied has the SOA with it.
+        // RFC 2308 section 2: a denial carries the SOA record.
         _ => (8, rtype::SOA, &soa[..]),
     };
     build::push_record(&mut message, count_at, apex, of, CLASS_IN, EMPTY_TTL, data);
     message
 }
 
-/// The answer to ANY where no upstream is asked: one record that says so (RFC 8482 section 4.2).
+/// The answer to ANY if no upstream is asked: one record that cites RFC 8482 (section 4.2).
 pub fn any(question: &[u8]) -> Vec<u8> {
     let tail = question.len().saturating_sub(super::QUESTION_TAIL);
     let mut message = build::empty(question, super::rcode::NOERROR);
@@ -229,7 +232,7 @@ mod tests {
         );
     }
 
-    /// RFC 2308 section 2: whoever denies says for how long.
+    /// RFC 2308 section 2: a denial states how long it is valid.
     #[test]
     fn what_is_denied_may_be_kept() {
         for (special, name, qtype, rcode) in [

@@ -1,22 +1,22 @@
-//! Values under names, found for every name at or below: the longest one wins.
+//! Values by name; a lookup finds the longest name at or above the one looked up.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-/// A map from names to values, asked with a name for the value of its longest suffix that has one.
+/// A map from names to values; a lookup returns the value of the longest suffix in the map.
 ///
-/// A lookup walks the name once and hashes only suffixes as long as some name of the map, so that ten thousand
-/// names cost what one does, and a name that has nothing to do with the map costs next to nothing. The names are
-/// an operator's or a filter's, not a client's: the hash needs no key.
+/// A lookup walks the name once and hashes only suffixes as long as some name in the map, so that ten
+/// thousand names cost as much as one, and an unrelated name costs next to nothing. The names come from an
+/// operator or a filter, not from clients, so the hash needs no random key.
 #[derive(Debug, Clone)]
 pub struct SuffixMap<V> {
     table: HashTable<(Box<[u8]>, V)>,
     hasher: FixedState,
-    /// Bit n: some name has n octets. No name has more than 255 (RFC 1035 section 2.3.4).
+    /// Bit n: some name is n bytes long. No name is longer than 255 (RFC 1035 section 2.3.4).
     lengths: [u64; 4],
-    /// The root's value, which every name comes to that comes to no other.
+    /// The root's value, for names without any other match.
     root: Option<V>,
 }
 
@@ -32,7 +32,8 @@ impl<V> Default for SuffixMap<V> {
 }
 
 impl<V> SuffixMap<V> {
-    /// Puts a value under a lowercased wire name, unless there is one already: the first to claim a name keeps it.
+    /// Inserts a value under a lowercased wire name, unless there is one already: the first to claim a name
+    /// keeps it.
     pub fn insert(&mut self, name: &[u8], value: V) {
         if let [0] = name {
             self.root.get_or_insert(value);
@@ -49,7 +50,7 @@ impl<V> SuffixMap<V> {
         }
     }
 
-    /// The value under the longest name that `name`, a lowercased wire name, is at or below.
+    /// The value of the longest name in the map that `name`, a lowercased wire name, is at or below.
     #[inline]
     pub fn longest(&self, name: &[u8]) -> Option<&V> {
         let mut rest = name;
@@ -65,7 +66,7 @@ impl<V> SuffixMap<V> {
         self.root.as_ref()
     }
 
-    /// The value under this very name; the root's is that of no name.
+    /// The value of exactly this name; does not find the root's.
     pub fn get(&self, name: &[u8]) -> Option<&V> {
         let found = self
             .table
@@ -74,7 +75,7 @@ impl<V> SuffixMap<V> {
     }
 }
 
-/// Where a name's length has its bit.
+/// The word and bit for a name's length.
 fn place(name: &[u8]) -> (usize, u64) {
     (name.len() >> 6 & 3, 1 << (name.len() & 63))
 }

@@ -1,4 +1,4 @@
-//! Types and data of records as people read them, for tools: nothing on the way of a query needs text.
+//! Types and data of records as text, for tools: the query path needs no text.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub fn type_text(rtype: u16) -> String {
     }
 }
 
-/// The type that a text names, in any letter case; `TYPE65280` for one without a name.
+/// Parses a type's name, in any letter case; `TYPE65280` for one without a name.
 pub fn parse_type(text: &str) -> Option<u16> {
     let text = text.to_ascii_uppercase();
     match text.strip_prefix("TYPE") {
@@ -36,8 +36,8 @@ pub fn class_text(class: u16) -> String {
     named(&CLASSES, class).map_or_else(|| format!("CLASS{class}"), str::to_owned)
 }
 
-/// A record's data in presentation format; that of types beyond the usual, or malformed, as RFC 3597
-/// section 5 has it. Names in it may be compressed, with pointers into `message`.
+/// A record's data in presentation format; unsupported types and malformed data in the form of RFC 3597
+/// section 5. Names in it may be compressed, with pointers into `message`.
 pub fn data_text(message: &[u8], rtype: u16, data: Range<usize>) -> String {
     known_data(message, rtype, data.clone()).unwrap_or_else(|| {
         let octets = message.get(data).unwrap_or_default();
@@ -51,14 +51,14 @@ pub fn data_text(message: &[u8], rtype: u16, data: Range<usize>) -> String {
 
 fn known_data(message: &[u8], rtype: u16, data: Range<usize>) -> Option<String> {
     let octets = message.get(data.clone())?;
-    // The name at a place, and the place behind it, which lies within the data.
+    // The name at an offset, and the offset after it, which must lie within the data.
     let name = |at: usize| {
         let mut name = Name::ROOT;
         expand(message, at, &mut name).ok()?;
         let end = skip_compressed(message, at).ok()?;
         (end <= data.end).then(|| (name.to_string(), end))
     };
-    // A single name after some octets, with nothing behind it.
+    // The last name of the data: nothing follows it.
     let last = |at: usize| name(at).filter(|(_, end)| *end == data.end).map(|(text, _)| text);
     Some(match rtype {
         rtype::A => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).to_string(),
@@ -111,13 +111,13 @@ fn character_string(octets: &[u8]) -> String {
     text
 }
 
-/// The records of one section of a message with one question, each as a line of a zone file. A message that
-/// does not hold together has as many as do.
+/// The records of one section of a message with at most one question, each as a zone file line. A malformed
+/// message yields the records before the fault.
 pub fn record_lines(message: &[u8], section: Section) -> Vec<String> {
     aged_record_lines(message, section, 0)
 }
 
-/// The same of a message that is so many seconds old.
+/// The same for a message that is `age` seconds old.
 pub fn aged_record_lines(message: &[u8], section: Section, age: u32) -> Vec<String> {
     if message.len() < HEADER {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Messages between servers of a zone: responses that are filled with records until they are full, signed or not, and
-//! requests.
+//! Messages between the servers of a zone: requests, and responses filled with records until they are full,
+//! signed or not.
 
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, MessageBuilder};
@@ -16,33 +16,34 @@ use super::text::type_text;
 use super::tsig::{Key, Signer, Verifier, sign_request};
 use super::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rcode_text, rtype, u16_at};
 
-/// Octets that a message is filled to. No pointer leads further (RFC 1035 section 4.1.4), so that more would not be smaller.
+/// Bytes that a message is filled to. Pointers reach no further (RFC 1035 section 4.1.4), so more would not
+/// compress.
 const FILLED: usize = 16 << 10;
 
-/// Octets that are left for a signature: two names, the longest MAC, and what stands between (RFC 8945 section 4.2).
+/// Bytes reserved for a signature: two names, the longest MAC, and the fields between (RFC 8945 section 4.2).
 const SIGNATURE: usize = 2 * 255 + 64 + 32;
 
-/// A record of a zone, in wire format, its names uncompressed.
+/// A record of a zone, in wire format with uncompressed names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The owner, lowercased.
     pub owner: Box<[u8]>,
     /// The type.
     pub rtype: u16,
-    /// In seconds.
+    /// The TTL, in seconds.
     pub ttl: u32,
     /// The data.
     pub data: Box<[u8]>,
 }
 
-/// Data whose names are compressed where their type allows it.
+/// Data whose names are compressed if their type allows it.
 type Data<'d> = AllRecordData<&'d [u8], ParsedName<&'d [u8]>>;
 
 impl Record {
     fn parsed(&self) -> Option<Data<'_>> {
         let rtype = Rtype::from_int(self.rtype);
         let known = Data::parse_any_rdata(rtype, &mut Parser::from_ref(&*self.data));
-        // What has not the form of its type goes as it is.
+        // Data that violates the form of its type is passed unchanged.
         let unknown = || UnknownRecordData::from_octets(rtype, &*self.data).ok();
         known.ok().or_else(|| unknown().map(Data::Unknown))
     }
@@ -52,7 +53,8 @@ impl Record {
 pub struct Response(AnswerBuilder<HashCompressor<Vec<u8>>>);
 
 impl Response {
-    /// One without records to a query with this ID; the first of several repeats the question (RFC 5936 section 2.2.1).
+    /// An empty response to a query with this ID; only the first of several repeats the question (RFC 5936
+    /// section 2.2.1).
     pub fn new(id: u16, question: Option<&[u8]>) -> Option<Response> {
         let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
         let header = builder.header_mut();
@@ -71,11 +73,11 @@ impl Response {
         Some(Response(builder.answer()))
     }
 
-    /// Appends a record; false, with nothing changed: the message is full.
+    /// Appends a record; returns false, with nothing changed, if the message is full.
     pub fn push(&mut self, record: &Record) -> bool {
         let is_empty = self.0.counts().ancount() == 0;
         if is_empty {
-            // Or the record would fit into none.
+            // Otherwise a large record would fit into no message.
             self.0.set_push_limit(MESSAGE_MAXIMUM - SIGNATURE);
         }
         let pushed = self.try_push(record);
@@ -94,13 +96,13 @@ impl Response {
         }
     }
 
-    /// The whole, signed if somebody signs; none: there is no room for that.
+    /// Returns the message, signed if there is a signer; none if there is no room for the signature.
     pub fn finish(self, signer: Option<&mut Signer>) -> Option<Vec<u8>> {
         finish(self.0.additional(), signer)
     }
 }
 
-/// Signs a whole response.
+/// Signs a complete response.
 pub fn signed(message: &[u8], signer: &mut Signer) -> Option<Vec<u8>> {
     let message = Message::from_octets(message).ok()?;
     let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
@@ -140,10 +142,10 @@ fn finish(
     (whole && message.len() <= MESSAGE_MAXIMUM).then_some(message)
 }
 
-/// The records in the answer section of a response with this ID, one of several perhaps.
+/// The records in the answer section of a response with this ID, which may be one of several.
 ///
 /// # Errors
-/// Why it is none, or says that there is nothing, in words.
+/// The response is invalid, or reports an error, in words.
 pub fn records(message: &[u8], id: u16) -> Result<Vec<Record>, String> {
     let message = Message::from_octets(message).map_err(|_| "it sent what is no message")?;
     let header = message.header();
@@ -184,16 +186,16 @@ fn read(record: &ParsedRecord<'_, &[u8]>) -> Result<Record, String> {
     })
 }
 
-/// What a server of a zone asks another one.
+/// A request from one server of a zone to another.
 #[derive(Debug, Clone, Copy)]
 pub enum Request<'r> {
-    /// Whether the zone has changed (RFC 1034 section 4.3.5).
+    /// Asks whether the zone has changed (RFC 1034 section 4.3.5).
     Soa,
-    /// All of it (RFC 5936).
+    /// Asks for the whole zone (RFC 5936).
     Axfr,
-    /// What has changed since this SOA record (RFC 1995).
+    /// Asks for the changes since this SOA record (RFC 1995).
     Ixfr(&'r Record),
-    /// To look whether it has changed: this is its SOA record now (RFC 1996).
+    /// Announces a change: this is the SOA record now (RFC 1996).
     Notify(&'r Record),
 }
 
@@ -207,13 +209,13 @@ impl Request<'_> {
         }
     }
 
-    /// The message about the zone of this name, signed if there is a key, and what checks the response then.
+    /// The message for the zone of this name, signed if there is a key, with the verifier for its response.
     pub fn message(&self, id: u16, zone: &[u8], key: Option<&Key>) -> Option<(Vec<u8>, Option<Verifier>)> {
         let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
         let header = builder.header_mut();
         header.set_id(id);
         if let Request::Notify(_) = self {
-            // RFC 1996 sections 3.3 and 3.7: it speaks with authority.
+            // RFC 1996 sections 3.3 and 3.7: AA is set.
             header.set_opcode(Opcode::NOTIFY);
             header.set_aa(true);
         }
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    /// What is written is what is read, names in data spelled out.
+    /// Records are read as they were written, with names in data uncompressed.
     #[test]
     fn records_come_as_they_went() {
         let target = b"\x04mail\x07example\0";
@@ -302,7 +304,7 @@ mod tests {
         }
     }
 
-    /// A record has a message of its own where it needs one.
+    /// A record gets its own message if it needs one.
     #[test]
     fn long_records_are_sent_and_those_that_are_too_long_are_not() {
         let mut response = Response::new(7, None).unwrap();

@@ -1,18 +1,18 @@
-//! How queries come.
+//! Transports of queries.
 
-/// What a query came over.
+/// The transport that a query came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// A datagram.
     Udp,
-    /// A connection, messages with their length before them (RFC 1035 section 4.2.2).
+    /// A connection whose messages have a length prefix (RFC 1035 section 4.2.2).
     Tcp,
-    /// The same, upon TLS (RFC 7858).
+    /// The same over TLS (RFC 7858).
     Tls,
-    /// A request (RFC 8484).
+    /// An HTTP request (RFC 8484).
     Https,
-    /// A stream of QUIC (RFC 9250).
+    /// A QUIC stream (RFC 9250).
     Quic,
-    /// Nothing: the proxy asks itself, to refresh an entry or for the target of an alias.
+    /// None: the proxy's own query, to refresh an entry or resolve an alias's target.
     Internal,
 }

@@ -1,7 +1,7 @@
-//! Signatures by a shared secret (TSIG, RFC 8945), of one message or of a sequence of them.
+//! Signatures with a shared secret (TSIG, RFC 8945), of one message or a sequence of messages.
 //!
-//! Keys are compared, times are checked and messages are signed by the library. What is here gives it messages in octets,
-//! and keeps secrets out of what is shown.
+//! The library compares keys, checks times and signs. This module passes it messages as bytes, and keeps
+//! secrets out of debug output.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,10 +19,10 @@ use domain::tsig::{Algorithm, ClientSequence, ServerSequence};
 use super::name::Name;
 use super::{flag, u16_at};
 
-/// What a message is signed with, as the registry of RFC 8945 section 6 calls it: those that it wants or recommends.
+/// The supported algorithms, by their names in RFC 8945 section 6: those it requires or recommends.
 pub const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
 
-/// A shared secret with the name that both sides have for it.
+/// A shared secret and the name that both sides use for it.
 #[derive(Clone)]
 pub struct Key(Arc<Parts>);
 
@@ -34,7 +34,7 @@ struct Parts {
 }
 
 impl Key {
-    /// One with this name; none: the algorithm is not one of [`ALGORITHMS`].
+    /// Creates a key with this name; none if the algorithm is not one of [`ALGORITHMS`].
     pub fn new(name: &Name, algorithm: &str, secret: &[u8]) -> Option<Key> {
         let algorithm = ALGORITHMS.into_iter().find(|known| *known == algorithm)?;
         let kind: Algorithm = algorithm.parse().ok()?;
@@ -48,12 +48,12 @@ impl Key {
         })))
     }
 
-    /// What both sides call it.
+    /// The name that both sides use for it.
     pub fn name(&self) -> &Name {
         &self.0.name
     }
 
-    /// What says that two are the same.
+    /// The parts that decide whether two keys are equal.
     fn parts(&self) -> (&[u8], &str, &[u8]) {
         (self.0.name.as_bytes(), self.0.algorithm, &self.0.secret)
     }
@@ -73,27 +73,27 @@ impl Hash for Key {
     }
 }
 
-/// Without the secret.
+/// Omits the secret.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({}, {})", self.0.name, self.0.algorithm)
     }
 }
 
-/// Whether a message is signed by a key.
+/// Whether a key signs a message.
 pub enum Checked {
     /// There is no signature.
     Unsigned,
-    /// It is, and this signs what is said to it.
+    /// It does; the signer signs the response.
     Signed(Box<Signer>),
-    /// There is a signature that is not right, of which this whole message tells (RFC 8945 section 5.2).
+    /// The signature is wrong; this is the complete error response (RFC 8945 section 5.2).
     Wrong(Vec<u8>),
 }
 
-/// Signs the messages of a response, one after the other.
+/// Signs the messages of a response, one after another.
 pub struct Signer(ServerSequence<Arc<domain::tsig::Key>>);
 
-/// Checks whether a query is signed by `key`; none: whoever signs has a key that is not known here.
+/// Checks whether a query is signed by `key`; none if the signer's key is unknown here.
 pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
     let Ok(mut message) = Message::from_octets(query.to_vec()) else {
         return Checked::Unsigned;
@@ -106,7 +106,7 @@ pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
         Ok(Some(sequence)) => Checked::Signed(Box::new(Signer(sequence))),
         Ok(None) => Checked::Unsigned,
         Err(error) => {
-            // As it came: the signature that is wrong is part of what is said about it.
+            // The query as received: the error response refers to the wrong signature.
             let whole = Message::from_octets(query).ok();
             let told = whole.and_then(|query| error.build_message(&query, MessageBuilder::new_vec()).ok());
             told.map_or(Checked::Unsigned, |told| {
@@ -116,8 +116,8 @@ pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
     }
 }
 
-/// Says of a MAC that is not right what RFC 8945 section 5.2.2 wants to be said, where the library says FORMERR: it stands in front of
-/// the length of what else there is to say, which is nothing.
+/// Sets the error BADSIG, which RFC 8945 section 5.2.2 requires for a wrong MAC, where the library sets
+/// FORMERR. The error precedes the length of other data, of which there is none.
 fn with_reason(mut message: Vec<u8>) -> Vec<u8> {
     const NOT_AUTH: u16 = 9;
     const FORM_ERR: u16 = 1;
@@ -132,23 +132,24 @@ fn with_reason(mut message: Vec<u8>) -> Vec<u8> {
 }
 
 impl Signer {
-    /// Signs the next message; false: it is too large.
+    /// Signs the next message; false if it is too large.
     pub(super) fn sign<T: Composer>(&mut self, message: &mut AdditionalBuilder<T>) -> bool {
         self.0.answer(message, now()).is_ok()
     }
 }
 
-/// Checks the messages of the response to a request that was signed.
+/// Checks the messages of the response to a signed request.
 pub struct Verifier(ClientSequence<Arc<domain::tsig::Key>>);
 
-/// Signs a request; none: it is too large.
+/// Signs a request; none if it is too large.
 pub(super) fn sign_request<T: Composer>(key: &Key, request: &mut AdditionalBuilder<T>) -> Option<Verifier> {
     let sequence = ClientSequence::request(Arc::clone(&key.0.key), request, now()).ok()?;
     Some(Verifier(sequence))
 }
 
 impl Verifier {
-    /// Checks the next message, and removes its signature. As many as RFC 8945 section 5.3.1 allows may have none.
+    /// Checks the next message and removes its signature. As many as RFC 8945 section 5.3.1 allows may be
+    /// unsigned.
     ///
     /// # Errors
     /// What is wrong with its signature, in words.

@@ -1,11 +1,12 @@
-//! A message that is being written, one record after the other, until it is full.
+//! Writes a message record by record until it is full.
 //!
-//! What does not fit is left out, and nothing after it is written, so that a message costs what it can hold and not what there
-//! would be to say. TC says that something is missing, unless only the additional section is short, which is then cut between
-//! two sets (RFC 2181 section 9).
+//! A record that does not fit is left out, and so is everything after it: a message costs what it can hold,
+//! not what there would be to write. TC is set, unless only additional data is missing; that section is cut
+//! between two sets (RFC 2181 section 9).
 //!
-//! Names are compressed where any resolver has to understand it: owners, and those in the data of the types of RFC 1035 (RFC
-//! 3597 section 4). To find what a name ends in, each of its labels is looked up once, however many names there are.
+//! Names are compressed where every resolver must understand it: in owners and in the data of the types of
+//! RFC 1035 (RFC 3597 section 4). To find a known suffix, each label of a name is looked up once, however
+//! many names there are.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -20,45 +21,45 @@ use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, rtype};
 /// A pointer has fourteen bits (RFC 1035 section 4.1.4).
 const REACH: usize = 1 << 14;
 
-/// Labels of the longest name, each with one octet and its length.
+/// The most labels of a name, each with one byte and its length.
 const LABELS: usize = NAME_MAXIMUM.div_ceil(2);
 
-/// Where the root stands: nowhere, since no name begins in a header.
+/// Stands for the root, and for no offset: no name begins in the header.
 const ROOT: u16 = 0;
 
 /// A record, with its names uncompressed.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
-    /// The owner, as it is spelled.
+    /// The owner, with its letter case.
     pub owner: &'a [u8],
     /// The type.
     pub rtype: u16,
     /// The class.
     pub class: u16,
-    /// In seconds.
+    /// The TTL, in seconds.
     pub ttl: u32,
     /// The data.
     pub data: &'a [u8],
 }
 
-/// A message that is being written.
+/// A message being written.
 pub struct Writer {
     octets: Vec<u8>,
-    /// The most octets.
+    /// The most bytes.
     limit: usize,
     counts: [u16; 3],
-    /// Where a label stands, and where what comes after it, by both.
+    /// A label's offset and that of the name's rest, by a hash of the label and the latter.
     places: HashMap<u64, (u16, u16), RandomState>,
-    /// The owner of the last record, and where it stands.
+    /// The owner of the last record, and its offset.
     last: (Vec<u8>, u16),
-    /// Where the last set of the additional section begins, how many records are before it, and its type.
+    /// The additional section's last set: its offset, the number of records before it, and its type.
     set: (usize, u16, u16),
-    /// Whether something was left out.
+    /// Whether a record was left out.
     is_full: bool,
 }
 
 impl Writer {
-    /// One that begins with the header and question of `message`, and will have so many octets at most.
+    /// A message that begins with the header and question of `message`, and gets at most `limit` bytes.
     pub fn new(message: &[u8], question_length: usize, limit: usize) -> Writer {
         let question_end = HEADER + question_length;
         let mut writer = Writer {
@@ -70,7 +71,7 @@ impl Writer {
             set: (0, 0, 0),
             is_full: false,
         };
-        // Nothing has been counted yet.
+        // No record has been counted yet.
         writer.octets[6..HEADER].fill(0);
         let name = &message[HEADER..question_end - QUESTION_TAIL];
         let place = writer.note(name, &labels(name), ROOT, HEADER);
@@ -78,12 +79,13 @@ impl Writer {
         writer
     }
 
-    /// Whether something was left out: whatever comes now will be, too.
+    /// Whether a record was left out: then all further ones are, too.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Appends a record to a section, which is the one of the last record or comes after it; whether there was room.
+    /// Appends a record to a section, which must not precede that of the last record. Returns whether it
+    /// fitted.
     pub fn push(&mut self, section: Section, record: Written<'_>) -> bool {
         if self.is_full {
             return false;
@@ -94,7 +96,7 @@ impl Writer {
             self.set = (start, count, record.rtype);
         }
         if self.write(record).is_some() && self.octets.len() <= self.limit {
-            // So many records do not fit into any message.
+            // Cannot overflow: no message holds that many records.
             self.counts[section as usize] = count + 1;
             return true;
         }
@@ -112,12 +114,12 @@ impl Writer {
         false
     }
 
-    /// Whether a record is not of the set of the last one.
+    /// Whether a record belongs to another set than the last one.
     fn begins_set(&self, record: &Written<'_>, count: u16) -> bool {
         count == 0 || self.set.2 != record.rtype || self.last.0 != record.owner
     }
 
-    /// The whole.
+    /// Returns the finished message.
     pub fn finish(mut self) -> Vec<u8> {
         for (count_at, count) in [6, 8, 10].into_iter().zip(self.counts) {
             self.octets[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
@@ -125,7 +127,7 @@ impl Writer {
         self.octets
     }
 
-    /// Writes a record; none: its data are too long for any.
+    /// Writes a record; none if its data is too long for any message.
     fn write(&mut self, record: Written<'_>) -> Option<()> {
         self.push_owner(record.owner);
         self.octets.extend(record.rtype.to_be_bytes());
@@ -139,7 +141,7 @@ impl Writer {
         Some(())
     }
 
-    /// Most records have the owner of the one before.
+    /// Writes an owner. Most records have the same owner as the previous one.
     fn push_owner(&mut self, owner: &[u8]) {
         let (last, place) = &self.last;
         if *place != ROOT && last == owner {
@@ -154,7 +156,7 @@ impl Writer {
 
     fn push_data(&mut self, of: u16, data: &[u8]) {
         let (before, names, _) = names_in_data(of).unwrap_or_default();
-        // RFC 2782 and RFC 6672 section 2.5 forbid it for these; others may point there all the same.
+        // RFC 2782 and RFC 6672 section 2.5 forbid compression here; other names may still point there.
         let compressed = !matches!(of, rtype::SRV | rtype::DNAME);
         let mut at = before.min(data.len());
         self.octets.extend_from_slice(&data[..at]);
@@ -166,8 +168,8 @@ impl Writer {
         self.octets.extend_from_slice(&data[at..]);
     }
 
-    /// Appends a name; if it may be compressed, from the first label on that stands somewhere already as a pointer there. Says
-    /// where it stands, if that can be pointed to.
+    /// Appends a name; if `compressed`, a suffix that was written before becomes a pointer. Returns the
+    /// name's offset, or [`ROOT`] if no pointer can reach it.
     fn push_name(&mut self, name: &[u8], compressed: bool) -> u16 {
         let start = self.octets.len();
         let labels = labels(name);
@@ -182,7 +184,7 @@ impl Writer {
         self.note(name, &labels[..new], place, start)
     }
 
-    /// How many labels of a name have to be written, and where what comes after them stands already.
+    /// The number of labels to be written, and the offset of the suffix that was written before.
     fn known(&self, name: &[u8], labels: &[u8]) -> (usize, u16) {
         let mut rest = ROOT;
         for (index, &at) in labels.iter().enumerate().rev() {
@@ -196,8 +198,8 @@ impl Writer {
         (0, rest)
     }
 
-    /// Notes where the first labels of a name stand that was written at `start`, and goes on with what stands at `rest`. Says where
-    /// all of it stands.
+    /// Records the offsets of the given labels of a name written at `start`, which continues at `rest`.
+    /// Returns the whole name's offset.
     fn note(&mut self, name: &[u8], labels: &[u8], mut rest: u16, start: usize) -> u16 {
         if labels.is_empty() {
             return rest;
@@ -208,7 +210,7 @@ impl Writer {
         for &at in labels.iter().rev() {
             let place = (start + usize::from(at)) as u16;
             let hash = self.hash(label(name, at), rest);
-            // Of two with the same hash, the first stays. The other is as if it were not there.
+            // Of two with the same hash, the first stays; the other counts as not recorded.
             self.places.entry(hash).or_insert((place, rest));
             rest = place;
         }
@@ -224,7 +226,7 @@ impl Writer {
         self.places.hasher().hash_one((&*lower, rest))
     }
 
-    /// Whether this label stands at a place, in whatever letter case (RFC 4343 section 3).
+    /// Whether this label is at an offset, in any letter case (RFC 4343 section 3).
     fn has(&self, place: u16, label: &[u8]) -> bool {
         let there = self.octets.get(usize::from(place)..);
         let there = there.and_then(|there| there.get(..label.len()));
@@ -232,7 +234,7 @@ impl Writer {
     }
 }
 
-/// Where each label of a name begins but for the root's. What is no name has none.
+/// The offset of each label except the root's; none if it is not a valid name.
 fn labels(name: &[u8]) -> SmallVec<[u8; LABELS]> {
     let (mut labels, mut at) = (SmallVec::new(), 0);
     let is_name = skip_plain(name, 0) == Ok(name.len());
@@ -243,7 +245,7 @@ fn labels(name: &[u8]) -> SmallVec<[u8; LABELS]> {
     labels
 }
 
-/// The label that begins there, with its length before it.
+/// The label at an offset, with its length byte.
 fn label(name: &[u8], at: u8) -> &[u8] {
     let at = usize::from(at);
     &name[at..=at + usize::from(name[at])]
@@ -288,7 +290,7 @@ mod tests {
             let mut writer = writer(512);
             let pushed =
                 (0..u8::MAX).filter(|&last| writer.push(section, address(b"\0", &[192, 0, 2, last])));
-            // The question ends at 29, and each of these has 15 octets.
+            // The question ends at 29, and each of these has 15 bytes.
             assert_eq!(pushed.count(), 32, "{section:?}");
             assert!(writer.is_full());
             assert!(
@@ -302,7 +304,7 @@ mod tests {
         }
     }
 
-    /// RFC 2181 section 9: a set that would not fit is left out whole, and nothing says so.
+    /// RFC 2181 section 9: a set that does not fit is left out as a whole, without TC.
     #[test]
     fn the_additional_section_is_cut_between_two_sets() {
         let mut writer = writer(512);
@@ -331,7 +333,7 @@ mod tests {
         assert!(is_truncated(&writer.finish()));
     }
 
-    /// Four thousand records of the longest name take what their pointers do.
+    /// Four thousand records with the longest name take only what their pointers take.
     #[test]
     fn a_name_is_written_once() {
         let label = [&[63][..], &[b'a'; 63]].concat();
@@ -347,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever a name ends in another, it says the same when it is read.
+        /// However names share suffixes, they are read back as written.
         #[test]
         fn names_are_read_as_they_were_written(
             names in prop::collection::vec(prop::collection::vec("[abAB]{1,2}", 0..6), 1..40),

@@ -1,4 +1,4 @@
-//! From records to a zone, and what keeps them from being one.
+//! Builds a zone from records, and rejects what cannot be one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -14,43 +14,44 @@ use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::text::type_text;
 use crate::dns::{rtype, u16_at, u32_at};
 
-/// More often is hashed by nobody who wants to be believed (RFC 9276 section 3.2), and each query would pay for it.
+/// A signer that wants its zone accepted uses no more (RFC 9276 section 3.2), and each query would pay for
+/// them.
 const MOST_ITERATIONS: u16 = 150;
 
-/// The hash of NSEC3: SHA-1 (RFC 5155 section 11).
+/// The hash algorithm of NSEC3: SHA-1 (RFC 5155 section 11).
 const SHA1: u8 = 1;
 
-/// Records of one name and type, and signatures over them: with their headers, more would fit into no message.
+/// The most records, or signatures, of one name and type: with their headers, more would fit into no message.
 const MOST_IN_SET: usize = 5000;
 
-/// Types of records at one name, each of which is looked through for one of them.
+/// The most types at one name: a lookup scans all of them.
 const MOST_TYPES: usize = 100;
 
-/// Records of a set that are held against a new one each; those of a wider set are found by what they are.
+/// Up to this size, a set is scanned for duplicates; a larger one gets a hash table.
 const FEW: usize = 16;
 
-/// Octets that a name, a set and a record take beside their own.
+/// Bytes that a name, a set and a record take besides their contents.
 const OVERHEAD: [usize; 3] = [112, 96, 16];
 
-/// Where the records of a set are, by the hashes of their data.
+/// The indexes of a set's records, by hash of their data.
 type Places = HashMap<u64, usize, RandomState>;
 
-/// A zone that is being put together.
+/// A zone under construction.
 pub struct Builder {
     origin: Name,
     nodes: HashMap<Box<[u8]>, Node, RandomState>,
-    /// What NSEC3 records own: no names of the zone (RFC 5155 section 7.2.8).
+    /// The owners of NSEC3 records, which are no names of the zone (RFC 5155 section 7.2.8).
     hashed: BTreeMap<Box<[u8]>, Set>,
-    /// Where records of wide sets are, by owner and type and then by the hashes of their data.
+    /// The records of large sets, by owner and type and then by hash of their data.
     wide: HashMap<Vec<u8>, Places, RandomState>,
     records: usize,
     octets: usize,
-    /// The most octets.
+    /// The limit of `octets`.
     most: usize,
 }
 
 impl Builder {
-    /// Of a zone with this name, without records, that may take so many octets.
+    /// A zone of this name without records, which may take `most` bytes.
     pub fn new(origin: &Name, most: usize) -> Builder {
         Builder {
             origin: origin.clone(),
@@ -63,7 +64,7 @@ impl Builder {
         }
     }
 
-    /// Takes one more record. The owner is lowercased.
+    /// Adds a record. The owner must be lowercased.
     pub fn push(&mut self, owner: &[u8], rtype: u16, ttl: u32, data: Vec<u8>) -> Result<(), Wrong> {
         self.check(owner, rtype, &data)?;
         let covered = match rtype {
@@ -98,7 +99,7 @@ impl Builder {
             rtype::RRSIG => &mut set.signatures,
             _ => &mut set.data,
         };
-        // The same record twice is one (RFC 2181 section 5).
+        // A duplicate record counts once (RFC 2181 section 5).
         let name = || [owner, &rtype.to_be_bytes(), &covered.to_be_bytes()].concat();
         if !is_new(all, &data, &mut self.wide, name) {
             return Ok(());
@@ -109,7 +110,7 @@ impl Builder {
         self.octets += data.len() + OVERHEAD[2];
         self.records += 1;
         all.push(data.into_boxed_slice());
-        // One set has one TTL (RFC 2181 section 5.2), and its signatures have it, too (RFC 4034 section 3).
+        // A set has one TTL (RFC 2181 section 5.2), and so have its signatures (RFC 4034 section 3).
         match rtype {
             rtype::RRSIG => {}
             _ if is_first => set.ttl = ttl,
@@ -128,7 +129,7 @@ impl Builder {
         }
     }
 
-    /// Whether a record may stand beside those that are there.
+    /// Whether a record may coexist with those already there.
     fn check(&self, owner: &[u8], rtype: u16, data: &[u8]) -> Result<(), Wrong> {
         if !is_at_or_below(owner, self.origin.as_bytes()) {
             let problem = format!("{} is not in the zone {}", Name::lowercased(owner), self.origin);
@@ -140,7 +141,7 @@ impl Builder {
         let at_apex = owner == self.origin.as_bytes();
         let sets = self.nodes.get(owner).map_or(&[][..], |node| &node.sets);
         let has = |wanted: u16| sets.iter().any(|set| set.rtype == wanted && !set.data.is_empty());
-        // Of these types there is one record.
+        // These types allow only one record.
         let is_new = || {
             !sets
                 .iter()
@@ -182,7 +183,7 @@ impl Builder {
         }
     }
 
-    /// The zone, if there is an SOA record.
+    /// Returns the zone, if there is an SOA record.
     pub fn finish(mut self, files: Vec<(PathBuf, [u8; 32])>) -> Result<Zone, Wrong> {
         let apex = self.nodes.get(self.origin.as_bytes());
         let soa = apex
@@ -210,7 +211,7 @@ impl Builder {
         })
     }
 
-    /// Adds names that only have others below them (RFC 4592 section 2.2.2).
+    /// Adds names that exist only because of names below them (RFC 4592 section 2.2.2).
     fn insert_empty(&mut self) {
         let owners: Vec<Box<[u8]>> = self.nodes.keys().cloned().collect();
         for owner in owners {
@@ -226,12 +227,12 @@ impl Builder {
         }
     }
 
-    /// Notes at each name whether it lies at or below a zone cut, or below a DNAME.
+    /// Marks each name that lies at or below a zone cut, or below a DNAME.
     fn redirect(&mut self) {
         let apex = self.origin.as_bytes().len();
         let mut found = HashMap::<Box<[u8]>, Redirect, RandomState>::default();
         for (name, node) in &self.nodes {
-            // Of both, the cut decides: what is below is another zone.
+            // If there are both, the cut wins: below it is another zone.
             if node.set(rtype::NS).is_some() && name.len() > apex {
                 found.insert(name.clone(), Redirect::Delegation);
             } else if node.set(rtype::DNAME).is_some() {
@@ -289,7 +290,7 @@ impl Builder {
         }
     }
 
-    /// The parameters of a chain of NSEC3 records that is there (RFC 5155 section 7.2).
+    /// The parameters of an NSEC3 chain that is present (RFC 5155 section 7.2).
     fn parameters(&self) -> Option<(u16, Box<[u8]>)> {
         let all = self.nodes.get(self.origin.as_bytes())?.set(rtype::NSEC3PARAM)?;
         let mut usable = all.data.iter().filter_map(|data| parameters(data));
@@ -301,7 +302,8 @@ impl Builder {
     }
 }
 
-/// Whether no record of a set has these data. Those of a wide set are found in `wide`, by what `set` says.
+/// Whether no record of a set has this data. A large set is looked up in `wide`, under the key that `set`
+/// returns.
 fn is_new(
     all: &[Box<[u8]>],
     data: &[u8],
@@ -323,7 +325,7 @@ fn is_new(
             place.insert(all.len());
             true
         }
-        // That others have the same hash hardly ever happens.
+        // Another record with the same hash: practically never.
         Entry::Occupied(place) => *all[*place.get()] != *data && !all.iter().any(|known| **known == *data),
     }
 }
@@ -348,14 +350,14 @@ impl Set {
     }
 }
 
-/// Iterations and salt, which NSEC3 and NSEC3PARAM have at the same place.
+/// Iterations and salt, at the same offsets in NSEC3 and NSEC3PARAM.
 fn parameters(data: &[u8]) -> Option<(u16, &[u8])> {
     let salt = data.get(5..5 + usize::from(*data.get(4)?))?;
     (data[0] == SHA1).then(|| (u16_at(data, 2), salt))
 }
 
-/// The type that cannot be where a CNAME is, if a record of this type would bring both together (RFC 1034 section 3.6.2, RFC 4035
-/// section 2.5).
+/// The type that conflicts with a CNAME, if adding a record of this type would bring both together (RFC 1034
+/// section 3.6.2, RFC 4035 section 2.5).
 fn beside_cname(rtype: u16, sets: &[Set]) -> Option<u16> {
     let may = |rtype: u16| {
         matches!(
@@ -373,7 +375,8 @@ fn beside_cname(rtype: u16, sets: &[Set]) -> Option<u16> {
     }
 }
 
-/// The hash that a name in the zone begins with, in base32hex (RFC 5155 section 1.3, RFC 4648 section 7).
+/// The hash in the first label of a name in the zone, in base32hex (RFC 5155 section 1.3, RFC 4648 section
+/// 7).
 fn hash_in(owner: &[u8], origin: &Name) -> Option<[u8; 20]> {
     let label = owner.strip_suffix(origin.as_bytes())?.strip_prefix(&[32])?;
     if label.len() != 32 {

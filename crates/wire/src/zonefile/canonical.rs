@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-/// The most labels that a name has, the root included.
+/// The most labels of a name, the root included.
 const LABELS: usize = 128;
 
-/// Compares two lowercased wire names label by label, from the root on.
+/// Compares two lowercased wire names label by label, starting from the root.
 pub fn compare(one: &[u8], other: &[u8]) -> Ordering {
     let (mut places, mut others) = ([0; LABELS], [0; LABELS]);
     let (count, other_count) = (labels(one, &mut places), labels(other, &mut others));
@@ -19,7 +19,7 @@ pub fn compare(one: &[u8], other: &[u8]) -> Ordering {
     count.cmp(&other_count)
 }
 
-/// Notes where each label but the root begins, and gives how many there are.
+/// Records the offset of each label but the root's, and returns their number.
 fn labels(name: &[u8], places: &mut [usize; LABELS]) -> usize {
     let (mut at, mut count) = (0, 0);
     while let Some(&length) = name.get(at).filter(|length| **length > 0)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::dns::name::Name;
 
-    /// The order that RFC 4034 section 6.1 shows.
+    /// The order shown in RFC 4034 section 6.1.
     #[test]
     fn names_are_in_canonical_order() {
         let names = [

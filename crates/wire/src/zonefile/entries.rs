@@ -5,38 +5,38 @@ use super::mistake::Wrong;
 /// A word of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word<'t> {
-    /// As it is written, escapes included, without its quotes.
+    /// As written, escapes included, without its quotes.
     pub text: &'t [u8],
-    /// Whether it stood in quotes.
+    /// Whether it was in quotes.
     pub quoted: bool,
-    /// Whether it follows the word before without anything between: `key="value"`.
+    /// Whether it follows the previous word without a space: `key="value"`.
     pub joined: bool,
 }
 
 impl Word<'_> {
-    /// Whether it is this, in any letter case.
+    /// Whether it is `text`, unquoted and in any letter case.
     pub fn is(&self, text: &str) -> bool {
         !self.quoted && self.text.eq_ignore_ascii_case(text.as_bytes())
     }
 
-    /// As people read it.
+    /// The word for messages.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(self.text).into_owned()
     }
 }
 
-/// What stands on a line, or on several of them in parentheses.
+/// The words of a line, or of several lines in parentheses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry<'t> {
-    /// The line on which it begins, from 1 on.
+    /// The line on which it begins, counted from 1.
     pub line: usize,
-    /// Whether it begins with a blank: then its owner is that of the record before.
+    /// Whether it begins with a blank: then its owner is that of the previous record.
     pub indented: bool,
     /// At least one.
     pub words: Vec<Word<'t>>,
 }
 
-/// Goes through the entries of a text. After a mistake it goes on with the next line.
+/// Iterates over the entries of a text. After a mistake it continues with the next line.
 pub struct Entries<'t> {
     text: &'t [u8],
     at: usize,
@@ -44,10 +44,10 @@ pub struct Entries<'t> {
 }
 
 impl<'t> Entries<'t> {
-    /// From the beginning.
+    /// Starts at the beginning.
     pub fn new(text: &'t [u8]) -> Entries<'t> {
         Entries {
-            // What some editors put in front.
+            // A byte order mark, which some editors write.
             text: text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text),
             at: 0,
             line: 1,
@@ -64,7 +64,7 @@ impl<'t> Entries<'t> {
         }
     }
 
-    /// Goes behind the end of the line.
+    /// Moves past the end of the line.
     fn skip_line(&mut self) {
         self.skip_comment();
         if self.peek().is_some() {
@@ -119,7 +119,7 @@ impl<'t> Entries<'t> {
         Ok((!entry.words.is_empty()).then_some(entry))
     }
 
-    /// A word up to a blank or what else cannot be part of it.
+    /// Reads a word up to a blank or another character that cannot be part of it.
     fn plain(&mut self) -> &'t [u8] {
         let start = self.at;
         while let Some(octet) = self.peek() {
@@ -132,7 +132,7 @@ impl<'t> Entries<'t> {
         &self.text[start..self.at]
     }
 
-    /// What stands in quotes. It may go on over lines.
+    /// Reads a quoted string, which may span lines.
     fn quoted(&mut self) -> Result<&'t [u8], Wrong> {
         self.at += 1;
         let start = self.at;
@@ -155,7 +155,7 @@ impl<'t> Entries<'t> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    /// The line of what is wrong comes with it.
+    /// A mistake comes with its line.
     type Item = Result<Entry<'t>, (usize, Wrong)>;
 
     fn next(&mut self) -> Option<Self::Item> {

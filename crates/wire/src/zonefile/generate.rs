@@ -1,29 +1,30 @@
-//! `$GENERATE`, as BIND 9 has it: one line for each number of a range.
+//! `$GENERATE`, as in BIND 9: one line for each number of a range.
 
 use std::fmt::Write as _;
 
 use super::entries::Word;
 use super::mistake::Wrong;
 
-/// The most lines that one `$GENERATE` makes: a network of sixteen bits has so many addresses.
+/// The most lines of one `$GENERATE`: as many as a network of sixteen bits has addresses.
 const MOST: u64 = 65_536;
 
-/// The longest number that is written, digits and dots.
+/// The longest number that is written, with digits and dots.
 const WIDEST: usize = 255;
 
-/// What a line is made of, for each of its numbers.
+/// The template of a line, and its numbers.
 pub struct Generate<'t> {
     numbers: std::iter::StepBy<std::ops::RangeInclusive<i64>>,
     /// The owner.
     pub owner: &'t [u8],
-    /// TTL, class and type, as they are written.
+    /// TTL, class and type, as written.
     pub between: Vec<Word<'t>>,
     /// The data.
     pub data: Vec<u8>,
 }
 
 impl<'t> Generate<'t> {
-    /// What follows `$GENERATE`: a range, an owner, a TTL and a class if they are wanted, a type, and data in one word.
+    /// Parses what follows `$GENERATE`: a range, an owner, optionally a TTL and a class, a type, and data in
+    /// one word.
     pub fn new(words: &[Word<'t>]) -> Result<Generate<'t>, Wrong> {
         let [range, owner, between @ .., data] = words else {
             return Err(wrong("`$GENERATE` needs a range, a name, a type and data"));
@@ -45,7 +46,7 @@ impl<'t> Generate<'t> {
     }
 }
 
-/// What a word holds. In quotes, BIND takes the backslash away that protects one.
+/// The content of a word. In quotes, a backslash before a quote is removed, as in BIND.
 fn unquoted(word: &Word<'_>) -> Vec<u8> {
     if !word.quoted {
         return word.text.to_vec();
@@ -95,7 +96,7 @@ fn numbers(range: &Word<'_>) -> Result<std::iter::StepBy<std::ops::RangeInclusiv
     Ok((i64::from(first)..=i64::from(last)).step_by(step as usize))
 }
 
-/// `text` with a number in the place of each `$`. What a backslash protects stays as it is.
+/// `text` with each `$` replaced by a number. Characters escaped with a backslash stay as they are.
 pub fn expand(text: &[u8], number: i64) -> Result<Vec<u8>, Wrong> {
     let mut out = Vec::with_capacity(text.len() + 8);
     let mut rest = text;
@@ -185,7 +186,7 @@ impl Form {
         })
     }
 
-    /// Hexadecimal digits as labels, the last one first. The width counts dots, too.
+    /// Hexadecimal digits as labels, the last one first. The width includes the dots.
     fn nibbles(&self, mut number: i64) -> String {
         let mut text = String::new();
         let mut left = self.width;

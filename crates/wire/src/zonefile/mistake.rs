@@ -1,14 +1,14 @@
-//! What is wrong with a zone file.
+//! Mistakes in zone files.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is wrong, where, and what to do.
+/// A mistake: what is wrong, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// The file.
     pub file: PathBuf,
-    /// The line on which the entry begins, from 1 on; none: it is about the whole file.
+    /// The line on which the entry begins, counted from 1; none if it concerns the whole file.
     pub line: Option<usize>,
     /// What is wrong.
     pub problem: String,
@@ -25,7 +25,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What is wrong with one entry, wherever it stands.
+/// A mistake in one entry, without its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
     pub problem: String,

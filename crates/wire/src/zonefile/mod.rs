@@ -1,7 +1,7 @@
-//! Zone files (RFC 1035 section 5): from text to what a zone has at each name.
+//! Zone files (RFC 1035 section 5): from text to the records at each name.
 //!
-//! [`entries`] finds entries and their words, [`reader`] does what directives say and makes records of the rest, and
-//! [`builder`] sees that they make a zone: a [`Zone`], which never changes again.
+//! [`entries`] splits text into entries and words, [`reader`] executes directives and parses the rest into
+//! records, and [`builder`] checks that they form a zone: an immutable [`Zone`].
 
 mod builder;
 mod canonical;

@@ -1,4 +1,4 @@
-//! Reads a zone file and those that it includes.
+//! Reads a zone file and the files that it includes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,30 +17,30 @@ use super::record::{self, Scope};
 use super::zone::Zone;
 use crate::dns::name::Name;
 
-/// Files that a zone consists of at most, and how deep they may include each other.
+/// The most files of a zone, and how deep they may include each other.
 const MOST_FILES: usize = 64;
 const DEEPEST: usize = 8;
 
-/// Mistakes that are reported at most; the first of them are the reason for the others, as a rule.
+/// The most mistakes that are reported; the first ones usually cause the others.
 const MOST_MISTAKES: usize = 20;
 
-/// What a zone may take.
+/// The limits of a zone.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Octets of memory, and octets that its files have together.
+    /// The most bytes of memory, and the most bytes of its files together.
     pub octets: usize,
 }
 
-/// Zones that are in use, by file and name: what was read once and is the same still is not read again.
+/// Zones in use, by file and name, so that an unchanged zone is not read again.
 static KNOWN: LazyLock<Mutex<HashMap<Key, Weak<Zone>>>> = LazyLock::new(Mutex::default);
 
-/// The first file of a zone, and its name in wire format.
+/// The first file of a zone, and the zone's name in wire format.
 type Key = (PathBuf, Box<[u8]>);
 
-/// The zone `origin` as the file at `path` has it.
+/// Reads the zone `origin` from the file at `path`.
 ///
 /// # Errors
-/// The first of its mistakes, at least one.
+/// Its first mistakes, at least one.
 pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<Mistake>> {
     let whole = |wrong: Wrong| Mistake {
         file: path.to_owned(),
@@ -86,7 +86,7 @@ pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<
     Ok(zone)
 }
 
-/// A zone in use that was read from files in which nothing has changed.
+/// A zone in use whose files have not changed.
 fn known(path: &Path, origin: &Name, bounds: Bounds) -> Option<Arc<Zone>> {
     let key = (path.to_owned(), origin.as_bytes().into());
     let zone = KNOWN.lock().get(&key)?.upgrade()?;
@@ -96,13 +96,13 @@ fn known(path: &Path, origin: &Name, bounds: Bounds) -> Option<Arc<Zone>> {
     (zone.octets <= bounds.octets && zone.files.iter().all(is_same)).then_some(zone)
 }
 
-/// Has a zone found again as long as it is in use.
+/// Makes a zone available to [`known`] for as long as it is in use.
 fn remember(path: &Path, zone: &Arc<Zone>) {
     let mut all = KNOWN.lock();
-    // Those that nobody uses any more make room before there would have to be more of it.
+    // Before the map has to grow, drop the zones no longer in use.
     if all.len() == all.capacity() {
         all.retain(|_, known| known.strong_count() > 0);
-        // As much again, so that this is not done for each zone.
+        // Room for as many again, so that this does not happen for each zone.
         let more = all.len();
         all.reserve(more);
     }
@@ -110,7 +110,7 @@ fn remember(path: &Path, zone: &Arc<Zone>) {
     all.insert(key, Arc::downgrade(zone));
 }
 
-/// What a regular file holds. Others are refused: a pipe would block, a device never end.
+/// Reads a regular file. Others are rejected: a pipe would block, a device never end.
 fn contents(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -134,10 +134,10 @@ fn digest_of(contents: &[u8]) -> [u8; 32] {
 struct Reader {
     /// Files outside it are not included.
     folder: PathBuf,
-    /// Octets that may still be read.
+    /// Bytes that may still be read.
     left: usize,
     files: Vec<(PathBuf, [u8; 32])>,
-    /// Those that are being read; none of them is read again inside itself.
+    /// The files being read, none of which may include itself.
     open: Vec<PathBuf>,
     builder: Builder,
     scope: Scope,
@@ -145,7 +145,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a file; what is wrong inside is noted.
+    /// Reads a file; mistakes inside it are recorded.
     fn file(&mut self, path: &Path) -> Result<(), Wrong> {
         let read = contents(path, self.left);
         let text = read.map_err(|error| {
@@ -221,7 +221,7 @@ impl Reader {
         }
     }
 
-    /// Reads another file in the place of this entry. Its origin and owner end with it (RFC 1035 section 5.1).
+    /// Reads another file in place of this entry. Its origin and owner end with it (RFC 1035 section 5.1).
     fn include(&mut self, words: &[Word<'_>]) -> Result<(), Wrong> {
         let (file, origin) = match words {
             [file] => (file, None),
@@ -237,7 +237,7 @@ impl Reader {
             fs::canonicalize(folder_or_here(&self.folder)),
         ) {
             (Ok(file), Ok(folder)) => file.starts_with(folder),
-            // What is not there cannot be read either, which is said below.
+            // A missing file cannot be read either, which is reported below.
             _ => {
                 !path
                     .components()
@@ -274,7 +274,7 @@ impl Reader {
         for number in generate.numbers() {
             let owner = generate::expand(generate.owner, number)?;
             let data = generate::expand(&generate.data, number)?;
-            // Data with blanks stands in quotes, which are not part of it.
+            // Data with blanks is in quotes, which are not part of it.
             let mut words = vec![Word::plain(&owner)];
             words.extend(&generate.between);
             for entry in Entries::new(&data) {
@@ -293,7 +293,7 @@ impl Reader {
     }
 }
 
-/// The folder, or the current one if it has no name.
+/// The folder, or the current one if its path is empty.
 fn folder_or_here(folder: &Path) -> &Path {
     match folder.as_os_str().is_empty() {
         true => Path::new("."),

@@ -1,4 +1,4 @@
-//! From the words of an entry to a record (RFC 1035 section 5.1).
+//! Parses the words of an entry into a record (RFC 1035 section 5.1).
 
 use super::entries::{Entry, Word};
 use super::mistake::Wrong;
@@ -9,12 +9,12 @@ use crate::dns::rtype;
 /// The highest TTL (RFC 2181 section 8).
 const HIGHEST_TTL: u64 = i32::MAX as u64;
 
-/// Types whose data has names: there `@` is the origin.
+/// Types whose data contains names: there, `@` is the origin.
 const WITH_NAMES: [u16; 24] = [
     2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 21, 24, 26, 33, 35, 36, 39, 46, 47, 64, 65,
 ];
 
-/// What types are written like, for those who wrote something else.
+/// Examples of record types, for help texts.
 const EXAMPLES: [(u16, &str); 12] = [
     (rtype::A, "A 192.0.2.1"),
     (rtype::AAAA, "AAAA 2001:db8::1"),
@@ -43,20 +43,20 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// What entries leave unsaid.
+/// The defaults for what entries leave out.
 #[derive(Clone)]
 pub struct Scope {
-    /// What relative names end in.
+    /// Appended to relative names.
     pub origin: Vec<u8>,
     /// The owner of the last record.
     pub owner: Option<Vec<u8>>,
-    /// That of `$TTL` (RFC 2308 section 4).
+    /// The value of `$TTL` (RFC 2308 section 4).
     pub ttl: Option<u32>,
-    /// The last that was written in a record.
+    /// The last TTL written in a record.
     pub last_ttl: Option<u32>,
 }
 
-/// The record that an entry is, with what it leaves unsaid from `scope`, which it changes.
+/// Parses an entry into a record, with defaults from `scope`, which it updates.
 pub fn read(entry: &Entry<'_>, scope: &mut Scope) -> Result<Record, Wrong> {
     let mut words = &entry.words[..];
     if !entry.indented {
@@ -89,7 +89,7 @@ pub fn read(entry: &Entry<'_>, scope: &mut Scope) -> Result<Record, Wrong> {
     let data = data(rtype, words, scope)?;
     scope.last_ttl = ttl.or(scope.last_ttl);
     let ttl = ttl.or(scope.ttl).or(scope.last_ttl);
-    // Those of an SOA record are meant where nobody says anything else.
+    // An SOA record's minimum is the default if there is no other.
     let ttl = ttl.or((rtype == rtype::SOA).then(|| minimum(&data)));
     scope.last_ttl = scope.last_ttl.or(ttl);
     let ttl = ttl.ok_or_else(|| {
@@ -120,7 +120,7 @@ fn is_class(word: &Word<'_>) -> Result<bool, Wrong> {
 fn type_of(word: &Word<'_>) -> Result<u16, Wrong> {
     let text = word.shown();
     let problem = match any_type(&text).filter(|_| !word.quoted) {
-        // Those of queries and messages (RFC 6895 section 3.1).
+        // Types only for queries and messages (RFC 6895 section 3.1).
         Some(0 | rtype::OPT | 128..=255) => format!("records of type {text} do not stand in zone files"),
         Some(known) => return Ok(known),
         None => format!("{text:?} is no type of records"),
@@ -131,7 +131,7 @@ fn type_of(word: &Word<'_>) -> Result<u16, Wrong> {
     ))
 }
 
-/// Data from the rest of an entry.
+/// Parses data from the rest of an entry.
 fn data(rtype: u16, words: &[Word<'_>], scope: &Scope) -> Result<Vec<u8>, Wrong> {
     let has_names = WITH_NAMES.contains(&rtype);
     let mut text = Vec::new();
@@ -143,7 +143,7 @@ fn data(rtype: u16, words: &[Word<'_>], scope: &Scope) -> Result<Vec<u8>, Wrong>
             _ if has_names && word.is("@") => {
                 text.extend(Name::lowercased(&scope.origin).to_string().into_bytes());
             }
-            // Its times may have units, as TTLs do.
+            // Times in SOA may have units, as TTLs do.
             _ if rtype == rtype::SOA && index > 2 && ttl(word).is_some() => {
                 text.extend(ttl(word).unwrap_or_default().to_string().into_bytes());
             }
@@ -161,7 +161,7 @@ fn data(rtype: u16, words: &[Word<'_>], scope: &Scope) -> Result<Vec<u8>, Wrong>
     })
 }
 
-/// The name that a word stands for.
+/// The name that a word denotes.
 pub fn name(word: &Word<'_>, origin: &[u8]) -> Result<Vec<u8>, Wrong> {
     if word.is("@") {
         return Ok(origin.to_vec());
@@ -181,7 +181,7 @@ fn lowercased(name: Vec<u8>) -> Vec<u8> {
     name.to_ascii_lowercase()
 }
 
-/// A number of seconds, or of units: `1h30m`.
+/// Parses a TTL: a number of seconds, or with units: `1h30m`.
 pub fn ttl(word: &Word<'_>) -> Option<u32> {
     if word.quoted || !word.text.first()?.is_ascii_digit() {
         return None;
@@ -213,7 +213,7 @@ fn minimum(soa: &[u8]) -> u32 {
 }
 
 impl<'t> Word<'t> {
-    /// One that stands alone, without quotes.
+    /// A separate word without quotes.
     pub fn plain(text: &'t [u8]) -> Word<'t> {
         Word {
             text,
@@ -222,7 +222,7 @@ impl<'t> Word<'t> {
         }
     }
 
-    /// Appends the word with its quotes. Octets that are no printable ASCII are escaped (RFC 1035 section 5.1).
+    /// Appends the word with its quotes. Bytes other than printable ASCII are escaped (RFC 1035 section 5.1).
     fn write(&self, out: &mut Vec<u8>) {
         if self.quoted {
             out.push(b'"');

@@ -1,4 +1,4 @@
-//! Files, and what zones they make.
+//! Zone files, and the zones they define.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::dns::text::{data_text, type_text};
 
 const BOUNDS: Bounds = Bounds { octets: 1 << 20 };
 
-/// What every zone needs.
+/// Every zone needs an SOA record.
 const HEAD: &str = "@ 60 IN SOA ns admin 1 2 3 4 5\n";
 
 fn load(folder: &Path, text: &str) -> Result<Arc<Zone>, Vec<String>> {
@@ -31,7 +31,7 @@ fn load(folder: &Path, text: &str) -> Result<Arc<Zone>, Vec<String>> {
     })
 }
 
-/// The records of a zone but SOA, as lines in order.
+/// The records of a zone except SOA, as lines in order.
 fn lines(zone: &Zone) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, node) in &zone.nodes {
@@ -65,7 +65,7 @@ fn entries_become_records() {
             "A.Example. 1h30m a 192.0.2.1 ; why",
             &["a.example. 5400 A 192.0.2.1"],
         ),
-        // The last TTL that was written, unless $TTL says another.
+        // The last TTL written, unless $TTL sets another.
         ("a A 192.0.2.1", &["a.example. 60 A 192.0.2.1"]),
         (
             "a 7 A 192.0.2.1\nb A 192.0.2.1",
@@ -75,7 +75,7 @@ fn entries_become_records() {
             "$TTL 1d\na 7 A 192.0.2.1\nb A 192.0.2.1",
             &["a.example. 7 A 192.0.2.1", "b.example. 86400 A 192.0.2.1"],
         ),
-        // The owner before.
+        // The previous owner.
         (
             "a A 192.0.2.1\n  AAAA 2001:db8::1",
             &["a.example. 60 A 192.0.2.1", "a.example. 60 AAAA 2001:db8::1"],
@@ -105,7 +105,7 @@ fn entries_become_records() {
             "a CLASS1 TYPE1 \\# 4 c0000201\r\n",
             &["a.example. 60 A 192.0.2.1"],
         ),
-        // The same record twice is one, and a set has one TTL (RFC 2181 section 5).
+        // A duplicate counts once, and a set has one TTL (RFC 2181 section 5).
         (
             "a 9 A 192.0.2.1\na 8 A 192.0.2.1\na 7 A 192.0.2.2",
             &["a.example. 7 A 192.0.2.1", "a.example. 7 A 192.0.2.2"],
@@ -122,11 +122,11 @@ fn soa_has_times_with_units() {
     let soa = zone.node(zone.origin.as_bytes()).unwrap().set(6).unwrap();
     let text = data_text(&soa.data[0], 6, 0..soa.data[0].len());
     assert_eq!(text, "ns.example. admin.example. 2026 7200 1800 2419200 86400");
-    // No TTL stands anywhere.
+    // No TTL is written anywhere.
     assert_eq!((soa.ttl, zone.serial), (86400, 2026));
 }
 
-/// As BIND 9's named-compilezone writes them, which another test compares.
+/// As BIND 9's named-compilezone writes them; another test compares with it.
 #[test]
 fn ranges_become_records() {
     for (text, expected) in [
@@ -187,7 +187,7 @@ fn files_include_others() {
     );
 }
 
-/// What was read is read again only if something in its files has changed.
+/// A zone is read again only if one of its files has changed.
 #[test]
 fn what_is_the_same_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn what_is_the_same_is_kept() {
     assert_eq!(lines(&second), ["a.example. 60 A 192.0.2.2"]);
 }
 
-/// A text below the head, and what is wrong with it.
+/// A text below the head, and its mistake.
 const MISTAKES: &[(&str, &str)] = &[
     (
         "a A 192.0.2",
@@ -316,7 +316,7 @@ fn whole_files_may_be_wrong() {
         of("a 5 A 192.0.2.1"),
         ["zone: there is no SOA record at example."]
     );
-    // The next mistakes are found, too, up to a number.
+    // Later mistakes are found, too, up to a limit.
     assert_eq!(
         of(&format!("{HEAD}a B\n\nb C\n")),
         [
@@ -394,7 +394,7 @@ proptest! {
     }
 }
 
-/// What would fit into no message is refused where it is read: a query would pay for it, and so would a load.
+/// Sets that fit into no message are rejected when read: queries would pay for them, and so would a load.
 #[test]
 fn sets_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +422,7 @@ fn sets_are_bounded() {
     );
 }
 
-/// Also where there are so many that they are not held against each other any more.
+/// Also in sets large enough for a hash table.
 #[test]
 fn the_same_record_twice_is_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! From records that another server sent to a zone, which is checked as one from a file is.
+//! Builds a zone from another server's records, with the same checks as for a zone file.
 
 use super::builder::Builder;
 use super::zone::Zone;
@@ -7,10 +7,10 @@ use crate::dns::rtype;
 use crate::dns::text::type_text;
 use crate::dns::transfer::Record;
 
-/// The highest TTL; what is above counts as 0 (RFC 2181 section 8).
+/// The highest TTL; a higher one counts as 0 (RFC 2181 section 8).
 const HIGHEST_TTL: u32 = i32::MAX as u32;
 
-/// The zone of this name that has these records, and takes so many octets at most.
+/// Builds the zone of this name from these records; it may take at most `most` bytes.
 ///
 /// # Errors
 /// What is wrong with the first record that cannot be in it, in words.
@@ -19,7 +19,7 @@ pub fn from_records(origin: &Name, records: Vec<Record>, most: usize) -> Result<
     for record in records {
         let owner = Name::lowercased(&record.owner);
         let wrong = |problem: &str| format!("{owner} {}: {problem}", type_text(record.rtype));
-        // Those of queries and messages (RFC 6895 section 3.1).
+        // Types only for queries and messages (RFC 6895 section 3.1).
         if matches!(record.rtype, 0 | rtype::OPT | 128..=255) {
             return Err(wrong("records of this type are in no zone"));
         }

@@ -1,4 +1,4 @@
-//! What a zone has, by name.
+//! The contents of a zone, by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,29 +14,29 @@ use crate::dns::name::Name;
 pub struct Set {
     /// Their type.
     pub rtype: u16,
-    /// Their TTL, in seconds: the lowest that one of them was given.
+    /// Their TTL, in seconds: the lowest of those given.
     pub ttl: u32,
-    /// The data of each, in wire format, uncompressed; none where there are only signatures.
+    /// The data of each, in uncompressed wire format; empty if there are only signatures.
     pub data: Vec<Box<[u8]>>,
     /// The data of the RRSIG records that cover them.
     pub signatures: Vec<Box<[u8]>>,
 }
 
-/// What the names at and below one lead to instead of their records.
+/// What names at or below a name are redirected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirect {
-    /// To other servers: there is a zone cut (RFC 1034 section 4.2).
+    /// Other servers: there is a zone cut (RFC 1034 section 4.2).
     Delegation,
-    /// To other names (RFC 6672).
+    /// Other names (RFC 6672).
     Dname,
 }
 
-/// What is at a name.
+/// The contents of a name.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// The sets, by type; none: there is only something below the name (RFC 4592 section 2.2.2).
+    /// The sets, by type; empty if there are only names below it (RFC 4592 section 2.2.2).
     pub sets: Vec<Set>,
-    /// The topmost redirection that the name is subject to, with the length of the name where it is.
+    /// The topmost redirection that applies to the name, and the length of the name that has it.
     pub redirect: Option<(u8, Redirect)>,
 }
 
@@ -49,48 +49,48 @@ impl Node {
     }
 }
 
-/// How it is proven that something does not exist.
+/// How the zone proves that a name or type does not exist.
 #[derive(Debug)]
 pub enum Chain {
     /// Not at all: the zone is not signed.
     None,
-    /// By NSEC: the names that have such records, in canonical order.
+    /// With NSEC: the names that have such records, in canonical order.
     Nsec(Vec<Box<[u8]>>),
-    /// By NSEC3 (RFC 5155).
+    /// With NSEC3 (RFC 5155).
     Nsec3(Hashed),
 }
 
 /// The NSEC3 records of a zone.
 #[derive(Debug)]
 pub struct Hashed {
-    /// How often a hash is hashed once more.
+    /// The number of additional hash iterations.
     pub iterations: u16,
-    /// What is hashed with each name.
+    /// The salt hashed with each name.
     pub salt: Box<[u8]>,
-    /// The hashes, the records that they own, in order.
+    /// The hashes in order, each with its owner name and records.
     pub records: Vec<([u8; 20], Box<[u8]>, Set)>,
 }
 
-/// A zone as its files have it; it never changes.
+/// A zone as its files define it; immutable.
 pub struct Zone {
     /// Its name.
     pub origin: Name,
-    /// Every name at or below which there is a record, lowercased.
+    /// Every name that has a record at or below it, lowercased.
     pub nodes: HashMap<Box<[u8]>, Node, RandomState>,
-    /// How it is proven that something is not in it.
+    /// The records that prove that a name or type does not exist.
     pub chain: Chain,
     /// The serial of its SOA record.
     pub serial: u32,
     /// How many records it has.
     pub records: usize,
-    /// About how many octets it takes.
+    /// Its approximate size in memory, in bytes.
     pub octets: usize,
-    /// Every file that it was read from, and the digest of what was there.
+    /// Every file that it was read from, and the digest of its contents.
     pub files: Vec<(PathBuf, [u8; 32])>,
 }
 
 impl Zone {
-    /// What is at a name.
+    /// The contents of a name.
     pub fn node(&self, name: &[u8]) -> Option<&Node> {
         self.nodes.get(name)
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for Zone {
     }
 }
 
-/// Zones that were read from the same are the same.
+/// Zones read from the same files are equal.
 impl PartialEq for Zone {
     fn eq(&self, other: &Zone) -> bool {
         self.origin == other.origin && self.files == other.files
