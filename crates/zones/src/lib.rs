@@ -1,7 +1,7 @@
-//! Zones that are whole: what is not in them does not exist.
+//! Complete zones: a name that is not in them does not exist.
 //!
-//! [`file`] answers from zone files, [`secondary`] from zones that come from other servers, and [`transfer`] gives all of a zone to
-//! others. Zones come parsed; nothing here reads a zone file.
+//! [`file`] answers from zone files, [`secondary`] from zones fetched from other servers, and [`transfer`]
+//! sends whole zones to others. Zones arrive parsed; nothing here reads a zone file.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! From a question to an answer.
+//! Answers a question from a zone.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use crate::dns::{rcode, rtype};
 use crate::zonefile::{Chain, Node, Set, Zone};
 use dnsweir_answer::{Alias, Question, Resolution};
 
-/// Aliases that are followed, one after another. What comes after them is the client's to ask.
+/// The longest chain of aliases that is followed. The client must ask for the rest.
 const MOST_ALIASES: usize = 11;
 
-/// What a name of the zone came to.
+/// The outcome of looking up a name.
 enum Next {
-    /// The answer is whole.
+    /// The answer is complete, with this rcode.
     Done(u16),
-    /// Another name is asked for in its place.
+    /// Continue with another name.
     Alias(Vec<u8>),
 }
 
-/// Types whose data name hosts of which more may be of use.
+/// Types whose data names hosts whose records may be of use.
 const NAMES_HOSTS: [u16; 5] = [rtype::NS, rtype::MX, rtype::SRV, rtype::SVCB, rtype::HTTPS];
 
-/// An answer that is being found.
+/// An answer under construction.
 struct Teller<'z, 'q> {
     zone: &'z Zone,
     question: &'q Question<'q>,
     message: Message<'z, 'q>,
-    /// What names hosts whose addresses may be of use.
+    /// The records that name hosts whose addresses may be of use.
     hosts: Hosts<'z>,
 }
 
 /// Records that name hosts.
 enum Hosts<'z> {
     None,
-    /// Those of an answer (RFC 1035 section 3.3), and whose records they are.
+    /// Records of the answer (RFC 1035 section 3.3), and their owner.
     Of(Vec<u8>, &'z Set),
-    /// Servers of a zone below a cut, whose addresses may lie below it, too.
+    /// The servers of a delegated zone, whose addresses may lie below the cut, too.
     Glue(&'z Set),
 }
 
-/// What a zone says to a question for a name in it.
+/// The zone's answer to a question for a name in it.
 pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
     let mut teller = Teller {
         zone,
@@ -70,8 +70,8 @@ pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
     teller.finish(rcode)
 }
 
-/// What there is of an answer whose last alias leads to another zone: that is asked next (RFC 1034 section 4.3.2, step 3a), unless
-/// the answer is to be signed, which only whoever has all of it can do.
+/// Handles an answer whose last alias leads to another zone: the target is resolved next (RFC 1034 section
+/// 4.3.2, step 3a), unless the answer must be signed, which requires all of it here.
 fn lead(so_far: Resolution, question: &Question<'_>, target: Vec<u8>) -> Resolution {
     match so_far {
         Resolution::Answer { answer, .. } if question.signed.is_none() => {
@@ -86,10 +86,10 @@ fn lead(so_far: Resolution, question: &Question<'_>, target: Vec<u8>) -> Resolut
 }
 
 impl<'z> Teller<'z, '_> {
-    /// Says what is at a name; `first`: it is the one that was asked for.
+    /// Answers for a name; `first` means that it is the one asked for.
     fn tell(&mut self, name: &[u8], first: bool) -> Next {
         match find(self.zone, name) {
-            // What is above a cut belongs to the zone above (RFC 4035 section 3.1.4.1).
+            // The parent's side of a cut belongs to this zone (RFC 4035 section 3.1.4.1).
             Found::Delegation(length, node) if self.question.qtype == rtype::DS && length == name.len() => {
                 self.at(name, name, node, None)
             }
@@ -113,7 +113,8 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// Says what a node has; `encloser`: it is a wildcard's, and stands for a name below the one of this length.
+    /// Answers from a node; with `encloser`, the node is a wildcard's, for a name below the one of this
+    /// length.
     fn at(&mut self, name: &[u8], own: &[u8], node: &'z Node, encloser: Option<usize>) -> Next {
         let qtype = self.question.qtype;
         let cname = node.set(rtype::CNAME).filter(|_| qtype != rtype::CNAME);
@@ -139,7 +140,7 @@ impl<'z> Teller<'z, '_> {
         match set.rtype {
             rtype::CNAME if qtype != rtype::CNAME => Next::Alias(set.data[0].to_vec()),
             _ => {
-                // Of other types no record is looked at, however many there are.
+                // Records of other types are not examined, however many there are.
                 if NAMES_HOSTS.contains(&set.rtype) {
                     self.hosts = Hosts::Of(name.to_vec(), set);
                 }
@@ -148,7 +149,7 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// All signatures at a name, for who asks for them; whether there are any.
+    /// Adds all signatures at a name, for queries for RRSIG. Returns whether there are any.
     fn push_signatures(&mut self, name: &[u8], node: &'z Node) -> bool {
         let mut signed = node
             .sets
@@ -178,12 +179,12 @@ impl<'z> Teller<'z, '_> {
         self.hosts = Hosts::Glue(servers);
     }
 
-    /// Synthesizes the CNAME that a DNAME stands for (RFC 6672 section 3.1).
+    /// Synthesizes a CNAME from a DNAME (RFC 6672 section 3.1).
     fn redirect(&mut self, name: &[u8], length: usize, node: &'z Node) -> Next {
         let Some(set) = node.set(rtype::DNAME) else {
             return Next::Done(rcode::SERVFAIL);
         };
-        // One that leads below itself leads nowhere.
+        // A DNAME that leads below itself is not followed again.
         let again = !self.message.push(Section::Answer, ending(name, length), set);
         if again {
             return Next::Done(rcode::NOERROR);
@@ -200,7 +201,7 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// The SOA record, for who wants to know how long to remember that something is not there (RFC 2308 section 3).
+    /// Adds the SOA record, which limits how long a denial may be cached (RFC 2308 section 3).
     fn push_soa(&mut self) {
         let apex = self.zone.origin.as_bytes();
         if let Some(soa) = self.zone.node(apex).and_then(|node| node.set(rtype::SOA)) {
@@ -209,7 +210,7 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// The whole, with the addresses of the hosts that its records name, as far as the zone has them.
+    /// Writes the answer, with those addresses of the hosts named in its records that the zone has.
     fn finish(self, rcode: u16) -> Resolution {
         let Teller {
             zone, message, hosts, ..
@@ -226,7 +227,7 @@ impl<'z> Teller<'z, '_> {
                 true => zone.node(host),
                 false => with_addresses(zone, host, delegates),
             };
-            // RFC 9460 section 4.1: of a target, its own bindings, too.
+            // RFC 9460 section 4.1: for a target, its service bindings as well.
             let bindings = matches!(set.rtype, rtype::SVCB | rtype::HTTPS) && *host != *owner;
             let bindings = bindings.then_some(set.rtype);
             [Some(rtype::A), Some(rtype::AAAA), bindings].map(|rtype| node?.set(rtype?))
@@ -247,8 +248,8 @@ fn host(of: u16, data: &[u8], owner: &[u8]) -> Option<Vec<u8>> {
     (skip_plain(host, 0) == Ok(host.len())).then(|| host.to_ascii_lowercase())
 }
 
-/// The target of a service binding; that of one without is its owner (RFC 9460 section 2.5.2), and an alias without says that
-/// there is no service (section 2.5.1).
+/// The target of a service binding. Without a target, it is the owner (RFC 9460 section 2.5.2); an alias
+/// without one means that there is no service (section 2.5.1).
 fn target(data: &[u8], owner: &[u8]) -> Option<Vec<u8>> {
     let (priority, rest) = data.split_at_checked(2)?;
     let target = &rest[..skip_plain(rest, 0).ok()?];
@@ -259,7 +260,7 @@ fn target(data: &[u8], owner: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What has the addresses of a host that a record names, one of type NS if it `delegates`.
+/// The node with the addresses of a host named in a record, which is of type NS if it `delegates`.
 fn with_addresses<'z>(zone: &'z Zone, host: &[u8], delegates: bool) -> Option<&'z Node> {
     if !is_at_or_below(host, zone.origin.as_bytes()) {
         return None;

@@ -1,29 +1,29 @@
-//! What is at a name of a zone (RFC 1034 section 4.3.2, RFC 4592, RFC 6672).
+//! Finds what a name of a zone leads to (RFC 1034 section 4.3.2, RFC 4592, RFC 6672).
 
 use crate::zonefile::{Node, Redirect, Zone};
 
 /// What a name leads to.
 pub enum Found<'z> {
-    /// It exists.
+    /// The name exists.
     Node(&'z Node),
-    /// It does not, and a wildcard stands for it.
+    /// The name does not exist; a wildcard stands for it.
     Wildcard {
         node: &'z Node,
-        /// The length of the closest name above that exists.
+        /// The length of the closest existing name above.
         encloser: usize,
     },
-    /// Neither.
+    /// Neither the name nor a wildcard for it exists.
     Nothing {
-        /// The length of the closest name above that exists.
+        /// The length of the closest existing name above.
         encloser: usize,
     },
-    /// It is at or below a zone cut: the length of the name there, and what is there.
+    /// The name is at or below a zone cut: the length of the cut's name, and its node.
     Delegation(usize, &'z Node),
-    /// It is below a DNAME: the length of the name there, and what is there.
+    /// The name is below a DNAME: the length of the DNAME's name, and its node.
     Dname(usize, &'z Node),
 }
 
-/// The name above: without the first label.
+/// The name without its first label.
 pub fn parent(name: &[u8]) -> &[u8] {
     match name.first() {
         Some(&length) if length > 0 => &name[1 + usize::from(length)..],
@@ -31,12 +31,12 @@ pub fn parent(name: &[u8]) -> &[u8] {
     }
 }
 
-/// The name of this length that `name` ends in.
+/// The suffix of `name` with this length.
 pub fn ending(name: &[u8], length: usize) -> &[u8] {
     &name[name.len() - length..]
 }
 
-/// One label below the name of a length that `name` ends in (RFC 5155 section 1.3: the next closer name).
+/// The suffix of `name` one label longer than `encloser` (RFC 5155 section 1.3: the next closer name).
 pub(crate) fn next_closer(name: &[u8], encloser: usize) -> &[u8] {
     let mut closer = name;
     while parent(closer).len() > encloser {
@@ -50,7 +50,7 @@ pub fn wildcard(encloser: &[u8]) -> Vec<u8> {
     [b"\x01*", encloser].concat()
 }
 
-/// What `name`, which is in the zone, leads to.
+/// Finds what `name`, which must be in the zone, leads to.
 pub fn find<'z>(zone: &'z Zone, name: &[u8]) -> Found<'z> {
     let apex = zone.origin.as_bytes().len();
     let (mut existing, mut node) = (name, zone.node(name));
@@ -58,7 +58,7 @@ pub fn find<'z>(zone: &'z Zone, name: &[u8]) -> Found<'z> {
         existing = parent(existing);
         node = zone.node(existing);
     }
-    // The apex is there in every zone.
+    // Every zone has its apex.
     let Some(node) = node else {
         return Found::Nothing { encloser: apex };
     };

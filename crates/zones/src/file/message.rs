@@ -1,4 +1,4 @@
-//! The records of an answer, and what is made of them.
+//! Collects the records of an answer and writes them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::dns::{CLASS_IN, build, rtype};
 use crate::zonefile::Set;
 use dnsweir_answer::{Question, Resolution};
 
-/// An answer that is being found: what will be written of it, not the records themselves.
+/// An answer under construction: references to its records, not copies.
 pub struct Message<'z, 'q> {
     question: &'q Question<'q>,
     parts: Vec<Part<'z>>,
-    /// Whether the zone has said something, and not only who else would.
+    /// Whether the zone itself has answered, not just referred to other servers.
     pub authoritative: bool,
 }
 
-/// What stands at a place of an answer.
+/// An entry of the answer.
 struct Part<'z> {
     section: Section,
     owner: Vec<u8>,
@@ -26,16 +26,16 @@ struct Part<'z> {
 }
 
 enum What<'z> {
-    /// The records of a set, and their signatures if they are wanted.
+    /// The records of a set, and their signatures if the client wants them.
     Set(&'z Set),
     /// The signatures of a set.
     Signatures(&'z Set),
-    /// An alias with this target.
+    /// A synthesized alias with this target.
     Alias(Vec<u8>),
 }
 
 impl<'z, 'q> Message<'z, 'q> {
-    /// One without records.
+    /// An answer without records.
     pub fn new(question: &'q Question<'q>) -> Message<'z, 'q> {
         Message {
             question,
@@ -44,14 +44,15 @@ impl<'z, 'q> Message<'z, 'q> {
         }
     }
 
-    /// Adds the records of a set, and their signatures if they are wanted, unless they are there; whether they were not.
+    /// Adds the records of a set, and their signatures if wanted, unless it is there already. Returns whether
+    /// it was added.
     pub fn push(&mut self, section: Section, owner: &[u8], set: &'z Set) -> bool {
         self.push_with_ttl(section, owner, set, set.ttl)
     }
 
     /// The same with another TTL.
     pub fn push_with_ttl(&mut self, section: Section, owner: &[u8], set: &'z Set, ttl: u32) -> bool {
-        // An answer has a few sets, however many records these have.
+        // An answer has few sets, however many records they have.
         let is_it = |part: &Part<'_>| matches!(part.what, What::Set(known) if known.rtype == set.rtype);
         if self.parts.iter().any(|part| is_it(part) && part.owner == owner) {
             return false;
@@ -79,8 +80,8 @@ impl<'z, 'q> Message<'z, 'q> {
         });
     }
 
-    /// The whole, with what is known of these hosts besides, each of which is looked up once, and as long as there is room for
-    /// what is there.
+    /// Writes the answer, with the given sets of these hosts as additional records. Each host is looked up
+    /// once, and only while there is room.
     pub fn finish<'s>(
         self,
         rcode: u16,
@@ -139,7 +140,7 @@ fn write_set(writer: &mut Writer, section: Section, owner: &[u8], ttl: u32, set:
     }
 }
 
-/// Writes the records of one owner and type, as long as there is room.
+/// Writes the records of one owner and type while there is room.
 fn write(
     writer: &mut Writer,
     section: Section,

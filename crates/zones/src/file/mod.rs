@@ -1,8 +1,8 @@
 //! Authoritative answers from zone files.
 //!
-//! The zone has been read with the configuration, and never changes: another configuration has another one. [`lookup`]
-//! finds what is at a name (RFC 1034 section 4.3.2), [`proof`] what proves that something is not there, and [`answer`]
-//! writes both down.
+//! A zone was read with the configuration and never changes: a new configuration has a new one. [`lookup`]
+//! finds what a name leads to (RFC 1034 section 4.3.2), [`proof`] the records that prove that something does
+//! not exist, and [`answer`] writes both into the answer.
 
 mod answer;
 mod lookup;

@@ -1,4 +1,4 @@
-//! What proves that something is not in a signed zone (RFC 4035 section 3.1.3, RFC 5155 section 7.2).
+//! Proofs that something does not exist in a signed zone (RFC 4035 section 3.1.3, RFC 5155 section 7.2).
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
@@ -14,7 +14,7 @@ pub fn minimum(soa: &Set) -> u32 {
     last.map_or(0, |minimum| u32::from_be_bytes(*minimum))
 }
 
-/// That neither the name exists nor a wildcard that could stand for it.
+/// Adds the proof that neither the name nor a wildcard for it exists.
 pub(crate) fn name_error<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name: &[u8], encloser: usize) {
     let source = wildcard(ending(name, encloser));
     match &zone.chain {
@@ -32,8 +32,8 @@ pub(crate) fn name_error<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name
     }
 }
 
-/// That a name has no records of the type; `own` is where they would be, another name if a wildcard stands for this one,
-/// below the one of length `encloser`.
+/// Adds the proof that a name has no records of the type. `own` is the name that would have them: `name`
+/// itself, or a wildcard that stands for it, below the name of length `encloser`.
 pub fn no_data<'z>(
     message: &mut Message<'z, '_>,
     zone: &'z Zone,
@@ -43,7 +43,8 @@ pub fn no_data<'z>(
 ) {
     match (&zone.chain, encloser) {
         (Chain::None, _) => {}
-        // RFC 4035 section 3.1.3.1. An empty name has no NSEC record: that before it shows that there is no such name.
+        // RFC 4035 section 3.1.3.1. An empty name has no NSEC record: the one before it proves that it has no
+        // records.
         (Chain::Nsec(names), encloser) => {
             push_covering(message, zone, names, own);
             // RFC 4035 section 3.1.3.4.
@@ -56,7 +57,7 @@ pub fn no_data<'z>(
             closest_encloser(message, zone, hashed, name, encloser);
             push_matching(message, hashed, own);
         }
-        // RFC 5155 sections 7.2.3 and 7.2.4: where there is nothing for the name itself, it is below a span that opts out.
+        // RFC 5155 sections 7.2.3 and 7.2.4: a name without an NSEC3 record lies below an opt-out span.
         (Chain::Nsec3(hashed), None) => {
             if !push_matching(message, hashed, name) {
                 closest_encloser(message, zone, hashed, name, parent(name).len());
@@ -65,7 +66,7 @@ pub fn no_data<'z>(
     }
 }
 
-/// That a name does not exist for which a wildcard has given the answer.
+/// Adds the proof that a name answered from a wildcard does not exist.
 pub(crate) fn expansion<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name: &[u8], encloser: usize) {
     match &zone.chain {
         Chain::None => {}
@@ -76,12 +77,12 @@ pub(crate) fn expansion<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name:
     }
 }
 
-/// That a zone below is not signed (RFC 4035 section 3.1.4, RFC 5155 section 7.2.7).
+/// Adds the proof that a child zone is not signed (RFC 4035 section 3.1.4, RFC 5155 section 7.2.7).
 pub(crate) fn no_signers<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, cut: &[u8]) {
     no_data(message, zone, cut, cut, None);
 }
 
-/// The NSEC record of a name, or of the last name before it.
+/// Adds the NSEC record of a name, or of the last name before it.
 fn push_covering<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, names: &'z [Box<[u8]>], name: &[u8]) {
     let behind = names.partition_point(|known| compare(known, name).is_le());
     let Some(owner) = behind.checked_sub(1).and_then(|at| names.get(at)) else {
@@ -92,7 +93,8 @@ fn push_covering<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, names: &'z [
     }
 }
 
-/// The closest name above that has an NSEC3 record, and what covers the one below it (RFC 5155 section 7.2.1).
+/// Adds the NSEC3 record of the closest name above that has one, and the one that covers the next closer name
+/// (RFC 5155 section 7.2.1).
 fn closest_encloser<'z>(
     message: &mut Message<'z, '_>,
     zone: &'z Zone,
@@ -110,7 +112,7 @@ fn closest_encloser<'z>(
     push_hashed_covering(message, hashed, next_closer(name, above.len()));
 }
 
-/// The NSEC3 record of a name; whether there is one.
+/// Adds the NSEC3 record of a name. Returns whether there is one.
 fn push_matching<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, name: &[u8]) -> bool {
     let hash = hash(hashed, name);
     let found = hashed.records.binary_search_by_key(&hash, |(hash, ..)| *hash);
@@ -120,11 +122,11 @@ fn push_matching<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, name: &[
     found.is_ok()
 }
 
-/// The NSEC3 record whose span has the hash of a name.
+/// Adds the NSEC3 record whose span covers the hash of a name.
 fn push_hashed_covering<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, name: &[u8]) {
     let hash = hash(hashed, name);
     let behind = hashed.records.partition_point(|(known, ..)| *known <= hash);
-    // What is before the first is covered by the last.
+    // Hashes before the first record are covered by the last.
     if let Some(at) = behind.checked_sub(1).or(hashed.records.len().checked_sub(1)) {
         push_hashed(message, hashed, at);
     }
@@ -135,7 +137,7 @@ fn push_hashed<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, at: usize)
     message.push(Section::Authority, owner, set);
 }
 
-/// The hash of a name (RFC 5155 section 5).
+/// The NSEC3 hash of a name (RFC 5155 section 5).
 fn hash(hashed: &Hashed, name: &[u8]) -> [u8; 20] {
     let mut hash = [0; 20];
     for round in 0..=hashed.iterations {

@@ -1,4 +1,4 @@
-//! What `file` says as a source of answers.
+//! `file` as a source of answers.
 
 use std::sync::Arc;
 
@@ -15,21 +15,22 @@ use dnsweir_answer::{Question, Resolution, Status};
 
 /// A `file` stage.
 pub struct File {
-    /// One for each name of its zone in the configuration, or the one that it names itself.
+    /// One per zone name in the configuration, or the single one that the stage names itself.
     zones: Vec<Arc<Zone>>,
     fallthrough: Fallthrough,
     path: String,
-    /// Who may have all of each of them; none: nobody.
+    /// The transfer rules of each zone; empty if transfers are not allowed.
     outgoing: Vec<Arc<Outgoing>>,
 }
 
-/// The most octets that the zones of a file take: those that are served, those that may come next, and the text of these.
+/// The most bytes that the zones of a file take: those in use, those of the next configuration, and the text
+/// of these.
 pub fn most_octets(config: &config::ZoneFile) -> usize {
     3 * config.memory * config.zones.len()
 }
 
 impl File {
-    /// The zones have been read already.
+    /// The stage for zones that have been read already.
     pub fn new(config: &config::ZoneFile) -> File {
         File {
             zones: config.zones.clone(),
@@ -44,7 +45,7 @@ impl File {
         self.zones.iter().map(|zone| &zone.origin)
     }
 
-    /// Tells secondaries of the zones: these are others than those before. Only the first call does anything.
+    /// Notifies secondaries that the zones may have changed. Only the first call has an effect.
     pub fn begin(&self) {
         for (zone, outgoing) in self.zones.iter().zip(&self.outgoing) {
             if !outgoing.begins() {
@@ -54,14 +55,14 @@ impl File {
         }
     }
 
-    /// What somebody gets who asks for all of a zone; none: it is no zone that others may have.
+    /// The reply to a transfer request; none if no transferable zone has that name.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         let mut zones = self.zones.iter().zip(&self.outgoing);
         let (zone, outgoing) = zones.find(|(zone, _)| zone.origin.as_bytes() == asked.name)?;
         Some(outgoing.answer(|| Arc::clone(zone) as Arc<dyn Contents>, asked))
     }
 
-    /// What the zone says.
+    /// The zone's answer.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         say_signed(self.outgoing.first(), question, || self.say(question))
     }
@@ -79,7 +80,7 @@ impl File {
         say(zone, question, &self.fallthrough)
     }
 
-    /// What `/status` shows of it.
+    /// The stage's part of `/status`.
     pub fn status(&self) -> Status {
         let zones = self.zones.iter().map(|zone| {
             format!(
@@ -94,7 +95,7 @@ impl File {
         }
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds the stage's metrics.
     pub fn show(&self, figures: &mut Figures) {
         for (index, zone) in self.zones.iter().enumerate() {
             let origin = zone.origin.to_string();
@@ -118,7 +119,7 @@ impl File {
     }
 }
 
-/// What a zone says, or leaves to the next stage since there is no such name.
+/// The zone's answer, or [`Resolution::NotMine`] if the name does not exist and `fallthrough` covers it.
 pub fn say(zone: &Zone, question: &Question<'_>, fallthrough: &Fallthrough) -> Resolution {
     match answer(zone, question) {
         Resolution::Answer { answer, .. }

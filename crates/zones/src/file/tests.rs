@@ -1,4 +1,4 @@
-//! What a zone says, by RFC section.
+//! The answers of a zone, by RFC section.
 
 use std::fs;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
     resolve_in(file, name, qtype, dnssec_ok, MESSAGE_MAXIMUM)
 }
 
-/// The same where no more octets are of use.
+/// The same with at most `room` bytes.
 fn resolve_in(file: &File, name: &str, qtype: u16, dnssec_ok: bool, room: usize) -> Resolution {
     let name = Name::parse(name).unwrap();
     file.immediate(&Question {
@@ -81,7 +81,7 @@ fn resolve_in(file: &File, name: &str, qtype: u16, dnssec_ok: bool, room: usize)
     })
 }
 
-/// The rcode, AA, and the records of all sections, in order, and what is asked for next.
+/// The rcode, AA, the records of all sections in order, and the name to be resolved next.
 fn said(file: &File, name: &str, qtype: u16) -> Vec<String> {
     let (answer, authoritative, next) = match resolve(file, name, qtype, true) {
         Resolution::Answer {
@@ -112,7 +112,7 @@ fn said(file: &File, name: &str, qtype: u16) -> Vec<String> {
 
 const SOA: &str = "^ example. 60 SOA ns admin 1 2 3 4 60";
 
-/// Section of the RFC, name, type, and what is said.
+/// Section of the RFC, name, type, and the expected answer.
 const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
     (
         "RFC 1034 4.3.2",
@@ -126,7 +126,7 @@ const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
         rtype::A,
         &["NOERROR AA", "= www 300 A 192.0.2.1"],
     ),
-    // The TTL of the SOA record is the lower one of its own and the last field.
+    // The TTL of the SOA record is the lower of its own and its last field.
     ("RFC 2308 2.2", "www.example", rtype::TXT, &["NOERROR AA", SOA]),
     ("RFC 2308 2.1", "none.example", rtype::A, &["NXDOMAIN AA", SOA]),
     ("RFC 8020 2", "b.empty.example", rtype::A, &["NOERROR AA", SOA]),
@@ -326,11 +326,11 @@ fn some_names_are_left_to_others() {
     let file = file(ZONE, &["none.example."]);
     assert_eq!(said(&file, "a.none.example", rtype::A), ["not mine"]);
     assert_eq!(said(&file, "other.example", rtype::A)[0], "NXDOMAIN AA");
-    // What is known of the name stays known.
+    // An answer with an alias is not passed on, even if the alias's target would be.
     assert_eq!(said(&file, "gone.example", rtype::A)[0], "NXDOMAIN AA");
 }
 
-/// The octets of an answer, its records by section, and whether it is truncated.
+/// The bytes of an answer, its records by section, and whether it is truncated.
 fn counted(file: &File, name: &str, qtype: u16) -> (usize, [u16; 3], bool) {
     counted_in(file, name, qtype, MESSAGE_MAXIMUM)
 }
@@ -351,7 +351,8 @@ fn addresses(name: &str, count: u16) -> String {
     addresses.collect()
 }
 
-/// Each target has all addresses of a wildcard: 2 250 000 of them, and a message holds what it holds.
+/// Each target has all addresses of a wildcard: 2 250 000 of them, but the work is bounded by the message's
+/// size.
 #[test]
 fn an_answer_costs_what_it_holds_and_not_what_lies_behind_it() {
     let services: String = (0..1500)
@@ -360,14 +361,15 @@ fn an_answer_costs_what_it_holds_and_not_what_lies_behind_it() {
     let file = file(&[HEAD, &services, &addresses("*.wild", 1500)].concat(), &[]);
     let (octets, [answers, _, additional], truncated) = counted(&file, "_s._tcp.example", rtype::SRV);
     assert_eq!((answers, truncated), (1500, false));
-    // The addresses of the first target do not fit beside the others, and none has only some (RFC 2181 section 9).
+    // The first target's addresses do not fit besides the others, and no set is sent in part (RFC 2181
+    // section 9).
     assert!(
         octets <= 65_535 && additional % 1500 == 0,
         "{octets} octets, {additional} addresses"
     );
 }
 
-/// RFC 2181 section 9: the additional section is what is left out, and that is not said.
+/// RFC 2181 section 9: additional records are left out first, without TC.
 #[test]
 fn addresses_that_do_not_fit_are_left_out() {
     let hosts: String = (0..200).map(|at| addresses(&format!("h{at}"), 22)).collect();
@@ -381,7 +383,7 @@ fn addresses_that_do_not_fit_are_left_out() {
     );
 }
 
-/// Two records that name the same host have its addresses once.
+/// A host named by several records has its addresses once.
 #[test]
 fn a_host_is_looked_up_once() {
     let file = file(
@@ -391,14 +393,14 @@ fn a_host_is_looked_up_once() {
     assert_eq!(counted(&file, "m.example", rtype::MX).1, [3, 0, 1]);
 }
 
-/// RFC 2181 section 9: more than a message holds is said to be more.
+/// RFC 2181 section 9: a set that fits into no message is truncated, with TC.
 #[test]
 fn of_a_set_that_no_message_holds_there_is_what_fits() {
     let file = file(&[HEAD, &addresses("wide", 5000)].concat(), &[]);
     let (octets, [answers, ..], truncated) = counted(&file, "wide.example", rtype::A);
     assert_eq!((answers, truncated), (4094, true));
     assert!(octets <= 65_535, "{octets}");
-    // Of which a datagram takes less: no more is written.
+    // A datagram holds fewer of them: no more is written.
     let (octets, [answers, ..], truncated) = counted_in(&file, "wide.example", rtype::A, 512);
     assert_eq!((answers, truncated), (30, true));
     assert!(octets <= 512, "{octets}");

@@ -1,4 +1,4 @@
-//! What is transferred of a zone file: every record, whoever may see it.
+//! The contents of a zone file for transfers: every record.
 
 use crate::dns::rtype;
 use crate::dns::transfer::Record;
@@ -30,7 +30,7 @@ impl Contents for Zone {
     }
 }
 
-/// The records of a set and their signatures, but the SOA record, which stands at both ends of a transfer.
+/// The records of a set and their signatures, without the SOA record, which begins and ends a transfer.
 fn records(owner: &[u8], set: &Set) -> impl Iterator<Item = Record> {
     let record = move |rtype: u16, data: &[u8]| Record {
         owner: owner.into(),

@@ -1,20 +1,20 @@
-//! What became of what was asked of primaries, and of what they told.
+//! Counts checks with the primaries, and their NOTIFY messages.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::figures::Figures;
 
-/// What became of a look at the primaries.
+/// The outcome of a check with the primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The zone is as it was.
+    /// The zone has not changed.
     Unchanged,
-    /// All of it came.
+    /// The whole zone was fetched.
     Axfr,
-    /// What has changed came.
+    /// The changes were fetched.
     Ixfr,
-    /// None of the primaries had a zone to give.
+    /// All primaries failed.
     Failed,
 }
 
@@ -31,11 +31,11 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Counters {
     outcomes: [AtomicU64; Outcome::ALL.len()],
-    /// Changes that could not be applied, so that all of the zone was asked for.
+    /// Changes that could not be applied, so that the whole zone was requested.
     pub fallbacks: AtomicU64,
-    /// NOTIFY messages of primaries.
+    /// NOTIFY messages from primaries.
     pub heard: AtomicU64,
-    /// Those of others, or with another signature.
+    /// NOTIFY messages from others, or without a valid signature.
     pub refused: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Counters {
         self.outcomes[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// Adds them to what `/metrics` shows.
+    /// Adds them to the metrics.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
         let help = "Refreshes of the zone from its primaries, by result";
         let looks = figures.counter("secondary_refreshes", help);

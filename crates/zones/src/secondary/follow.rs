@@ -1,4 +1,4 @@
-//! Following a zone: when its primaries are asked, and for how long what they said is served (RFC 1034 section 4.3.5).
+//! Follows a zone: when its primaries are asked, and how long their zone is served (RFC 1034 section 4.3.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use crate::dns::u32_at;
 use crate::transfer::{Contents as _, Outgoing, notify_all};
 use crate::zonefile::{Zone, from_records};
 
-/// The shortest and the longest of the times that a zone's SOA record may have, whatever it says.
+/// The bounds for the times in a zone's SOA record.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(28 * 86_400);
 
-/// How long the first pause is while no zone has come; twice as long after each failure.
+/// The first pause while no zone has arrived; it doubles with each failure.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// How long it is at most.
+/// The longest such pause.
 const MOST: Duration = Duration::from_secs(60);
 
 /// Follows one zone.
 pub struct Follower {
-    /// What workers see of it.
+    /// The zone's state, shared with the workers.
     state: Arc<State>,
-    /// What is written about it.
+    /// The stage's configuration.
     config: Arc<config::Secondary>,
-    /// Who has it from here.
+    /// Notifies the zone's own secondaries.
     outgoing: Option<Arc<Outgoing>>,
-    /// Until when what is known is served.
+    /// When the current zone expires.
     expires: Option<Instant>,
 }
 
-/// What an SOA record says of times.
+/// The times in an SOA record.
 struct Timers {
     refresh: Duration,
     retry: Duration,
@@ -56,14 +56,14 @@ impl Timers {
         Timers {
             refresh,
             retry,
-            // Or it would expire before anybody looks again (RFC 1912 section 2.2).
+            // Otherwise it would expire before the next check (RFC 1912 section 2.2).
             expire: field(2).max(refresh + retry),
         }
     }
 }
 
 impl Follower {
-    /// Begins with what is known, which expires when it would have.
+    /// Starts with the current zone, if any, which expires at its original time.
     pub fn new(
         state: &Arc<State>,
         config: &Arc<config::Secondary>,
@@ -79,7 +79,7 @@ impl Follower {
         }
     }
 
-    /// Goes on for good.
+    /// Runs forever.
     pub async fn run(mut self) {
         loop {
             let pause = self.refresh().await;
@@ -95,7 +95,7 @@ impl Follower {
         }
     }
 
-    /// Waits for something, and has the zone expire meanwhile if its time comes.
+    /// Awaits a future, and lets the zone expire meanwhile when its time comes.
     async fn meanwhile<T>(&mut self, awaited: impl Future<Output = T>) -> T {
         let mut awaited = std::pin::pin!(awaited);
         loop {
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// Looks whether there is something new; how long until the next look.
+    /// Checks for a new version. Returns the pause until the next check.
     async fn refresh(&mut self) -> Duration {
         let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
         let came = self.meanwhile(look(&state, &config)).await;
@@ -158,10 +158,10 @@ impl Follower {
     }
 }
 
-/// Asks one primary after the other until one has an answer.
+/// Asks one primary after another until one has an answer.
 ///
 /// # Errors
-/// What each of them had against it.
+/// The problem of each primary.
 async fn look(state: &State, config: &config::Secondary) -> Result<(Outcome, Option<Zone>), String> {
     let known = state.zone.load_full();
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! From the records of a transfer to a zone (RFC 5936 section 2.2, RFC 1995 section 4).
+//! Assembles a zone from the records of a transfer (RFC 5936 section 2.2, RFC 1995 section 4).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,18 +8,18 @@ use crate::dns::transfer::Record;
 use crate::transfer::{Contents, is_newer, serial};
 use crate::zonefile::Zone;
 
-/// What is wrong with a transfer.
+/// A fault of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wrong {
     /// It does not begin with an SOA record.
     Start,
-    /// The serial at its end is not that of its beginning.
+    /// The serial at its end differs from that at its beginning.
     End(u32, u32),
-    /// Changes since a serial that is not ours, or in an order that makes no sense.
+    /// The changes do not start from our serial, or are out of order.
     Order(u32),
-    /// A record is to go that is not there.
+    /// A record to be removed does not exist.
     Missing,
-    /// There is more behind its end.
+    /// Records follow its end.
     Surplus,
 }
 
@@ -40,28 +40,28 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// How a transfer came out.
+/// The result of a transfer.
 #[derive(Debug)]
 pub enum Came {
-    /// The zone is as it was.
+    /// The zone has not changed.
     Nothing,
-    /// All of it: each record once, with the SOA record.
+    /// The whole zone: each record once, with the SOA record.
     Whole(Vec<Record>),
-    /// The same, of what was there and the changes since.
+    /// The same, assembled from the former zone and the changes.
     Changed(Vec<Record>),
 }
 
-/// A transfer that is under way.
+/// A transfer under way.
 pub struct Incoming<'z> {
     origin: &'z [u8],
-    /// The zone that changes would be made to; none: they were not asked for.
+    /// The zone that changes apply to; none if changes were not requested.
     since: Option<&'z Zone>,
     stage: Stage,
-    /// The SOA record that it begins with.
+    /// The SOA record at its beginning.
     soa: Option<Record>,
     whole: Vec<Record>,
     changed: Changed,
-    /// About how many octets of memory it holds.
+    /// The memory it holds, approximately, in bytes.
     octets: usize,
 }
 
@@ -71,7 +71,7 @@ type Changed = HashMap<(Box<[u8]>, u16, Box<[u8]>), u32>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Start,
-    /// The SOA record has come, and the next record tells what follows.
+    /// The SOA record has arrived; the next record decides what follows.
     Opened,
     Whole,
     Removing,
@@ -81,7 +81,7 @@ enum Stage {
 }
 
 impl<'z> Incoming<'z> {
-    /// One of a zone; `since`: changes of this one were asked for.
+    /// A transfer of a zone; with `since`, changes from that version were requested.
     pub fn new(origin: &'z [u8], since: Option<&'z Zone>) -> Incoming<'z> {
         Incoming {
             origin,
@@ -94,12 +94,13 @@ impl<'z> Incoming<'z> {
         }
     }
 
-    /// Whether nothing can follow.
+    /// Whether no record may follow.
     pub(crate) fn has_ended(&self) -> bool {
         self.stage == Stage::Ended
     }
 
-    /// Whether what came is the SOA record alone, of a zone that is not newer: then there is nothing else (RFC 1995 section 4).
+    /// Whether only the SOA record has arrived, of a zone that is not newer: then nothing follows (RFC 1995
+    /// section 4).
     pub(crate) fn is_nothing(&self) -> bool {
         let newest = self.soa.as_ref().map(serial);
         match (self.stage, self.since, newest) {
@@ -111,7 +112,7 @@ impl<'z> Incoming<'z> {
     /// Takes the next record.
     ///
     /// # Errors
-    /// It does not belong here.
+    /// It is not allowed here.
     pub fn take(&mut self, record: Record) -> Result<(), Wrong> {
         let is_soa = record.rtype == rtype::SOA && *record.owner == *self.origin;
         let newest = self.soa.as_ref().map_or(0, serial);
@@ -136,7 +137,8 @@ impl<'z> Incoming<'z> {
                 self.changed.remove(&key).ok_or(Wrong::Missing)?;
                 Stage::Removing
             }
-            // The next changes begin where these end; the last end with the SOA record at the beginning.
+            // The next changes start where these end; the last ones end with the SOA record from the
+            // beginning.
             Stage::Adding(to) if is_soa && own == to && to == newest => Stage::Ended,
             Stage::Adding(to) if is_soa && own == to => Stage::Removing,
             Stage::Adding(_) if is_soa => return Err(Wrong::Order(own)),
@@ -150,7 +152,7 @@ impl<'z> Incoming<'z> {
         Ok(())
     }
 
-    /// Changes begin with the SOA record of the zone that is known.
+    /// Changes start from the zone that we have.
     fn begin_to_change(&mut self, from: u32) -> Result<Stage, Wrong> {
         let since = self
             .since
@@ -164,13 +166,13 @@ impl<'z> Incoming<'z> {
         Ok(Stage::Removing)
     }
 
-    /// About how many octets of memory it has taken, of which removed records give nothing back. A name takes more than in a
-    /// message, where it may be a pointer.
+    /// The memory taken so far, approximately, in bytes; removed records are not subtracted. A name takes
+    /// more than in a message, where it may be a pointer.
     pub fn octets(&self) -> usize {
         self.octets
     }
 
-    /// What came, if all has come.
+    /// The result, if the transfer is complete.
     pub fn finish(self) -> Option<Came> {
         if self.is_nothing() {
             return Some(Came::Nothing);
@@ -192,7 +194,7 @@ impl<'z> Incoming<'z> {
     }
 }
 
-/// What a record takes, with its place in a table.
+/// The bytes that a record takes, with its place in a table.
 fn octets_of(record: &Record) -> usize {
     size_of::<Record>() + 32 + record.owner.len() + record.data.len()
 }

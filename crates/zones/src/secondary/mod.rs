@@ -1,8 +1,9 @@
-//! Zones that are had from other servers (RFC 5936, RFC 1995, RFC 1996).
+//! Zones fetched from other servers (RFC 5936, RFC 1995, RFC 1996).
 //!
-//! One thread for each stage follows its zones ([`follow`]): it asks the primaries ([`primary`]) whether there is something new, takes all
-//! of it or what has changed ([`incoming`]), and puts the zone, checked as one from a file is, in the place of the one that queries
-//! are answered from ([`state`]). What was had last is served until it expires.
+//! One thread per stage follows its zones ([`follow`]): it asks the primaries ([`primary`]) for a new
+//! version, fetches the whole zone or the changes ([`incoming`]), and replaces the zone that queries are
+//! answered from ([`state`]), after the same checks as for a zone file. The last version is served until it
+//! expires.
 
 mod counters;
 mod follow;

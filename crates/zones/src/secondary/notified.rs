@@ -1,4 +1,4 @@
-//! Being told that a zone has changed (RFC 1996).
+//! Receives notifications that a zone has changed (RFC 1996).
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,26 +7,26 @@ use super::stage::Secondary;
 use crate::dns::tsig::{Checked, check};
 use crate::dns::{flag, transfer, u16_at};
 
-/// Octets of a header that are copied: the ID. What follows is ours.
+/// Bytes copied from the header: the ID. The rest is ours.
 const ID: usize = 2;
 
-/// The opcode NOTIFY, in a response that speaks with authority.
+/// QR, the opcode NOTIFY and AA, for responses.
 const RESPONSE: u16 = flag::QR | 4 << 11 | flag::AA;
 
 /// A NOTIFY message.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedNotify<'a> {
-    /// The zone, lowercased, in wire format.
+    /// The zone's name, lowercased, in wire format.
     pub name: &'a [u8],
-    /// The question as it came.
+    /// The question as received.
     pub question: &'a [u8],
     /// The whole message.
     pub message: &'a [u8],
-    /// Who sent it.
+    /// The sender's address.
     pub client: IpAddr,
 }
 
-/// What whoever tells gets.
+/// The reply to a NOTIFY message.
 pub enum Notified {
     /// This message.
     Heard(Vec<u8>),
@@ -35,7 +35,8 @@ pub enum Notified {
 }
 
 impl Secondary {
-    /// Takes a NOTIFY message for one of its zones: from primaries alone, and signed where a key is named. None: it is for none.
+    /// Handles a NOTIFY message for one of its zones: only from primaries, and signed if a key is configured.
+    /// None if no zone has that name.
     pub fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
         let state = self
             .states()
@@ -59,7 +60,7 @@ impl Secondary {
             Some(None) => None,
         };
         state.counters.heard.fetch_add(1, Relaxed);
-        // However many come, there is one look after the other.
+        // NOTIFY messages are coalesced: one check runs at a time.
         state.wake.notify_one();
         let mut response = asked.message[..ID].to_vec();
         response.extend(RESPONSE.to_be_bytes());

@@ -1,4 +1,5 @@
-//! How often what primaries tell has them asked: whoever writes their address on messages shall not have them asked without end.
+//! Limits how often NOTIFY messages cause checks: messages with a forged sender must not trigger endless
+//! queries to the primaries.
 
 use std::time::Duration;
 
@@ -7,20 +8,20 @@ use tokio::time::{Instant, sleep_until};
 
 use super::state::State;
 
-/// How far apart looks are that were told of, over all zones: 20 a second, as BIND has it (`serial-query-rate`).
+/// The shortest time between such checks, over all zones: 20 a second, as in BIND (`serial-query-rate`).
 const APART: Duration = Duration::from_millis(50);
 
-/// How far apart those of one zone are.
+/// The shortest time between such checks of one zone.
 pub(crate) const ZONE_APART: Duration = Duration::from_secs(1);
 
-/// That of all zones.
+/// The pace of all zones.
 static PACE: Pace = Pace(Mutex::new(None));
 
-/// When the next look may begin.
+/// When the next check may start.
 struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// When a look begins that could from `wanted` on.
+    /// Reserves a time for a check, at `wanted` or later.
     fn slot(&self, wanted: Instant) -> Instant {
         let mut next = self.0.lock();
         let slot = next.map_or(wanted, |next| next.max(wanted));
@@ -29,11 +30,11 @@ impl Pace {
     }
 }
 
-/// Resolves when there may be something new, and it is time to look; not before `earliest`.
+/// Waits for a NOTIFY message, and then until a check may start; not before `earliest`.
 pub async fn told(state: &State, earliest: Instant) {
     state.wake.notified().await;
     sleep_until(earliest).await;
-    // Its turn is taken only now: those of others do not wait for its time to come.
+    // Reserves its slot only now, so that other zones do not wait for `earliest`.
     sleep_until(PACE.slot(Instant::now())).await;
 }
 
@@ -47,7 +48,7 @@ mod tests {
         let mut slots = (0..100).map(|_| pace.slot(start) - start);
         assert_eq!(slots.next(), Some(Duration::ZERO));
         assert_eq!(slots.last(), Some(Duration::from_millis(4950)));
-        // Whoever comes later waits for nobody.
+        // A later check does not wait.
         let later = start + Duration::from_secs(60);
         assert_eq!(pace.slot(later), later);
     }
@@ -67,7 +68,7 @@ mod tests {
                 told(&state, start).await;
             }
             assert!(start.elapsed() >= 4 * APART);
-            // One of them is kept, for when the zone's own time has come.
+            // One notification is kept until the zone may be checked again.
             state.wake.notify_one();
             told(&state, start + ZONE_APART).await;
             assert!(start.elapsed() >= ZONE_APART);

@@ -1,4 +1,5 @@
-//! Asking a primary: whether there is something new, and for what there is, over one connection (RFC 5936 section 4.1, RFC 1995 section 2).
+//! Asks a primary for a new version of a zone and fetches it, over one connection (RFC 5936 section 4.1, RFC
+//! 1995 section 2).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,23 +16,23 @@ use crate::dns::tsig::{Key, Verifier};
 use crate::transfer::{Contents as _, is_newer, serial};
 use crate::zonefile::Zone;
 
-/// Who is asked for what, and within which bounds.
+/// A primary, the zone to fetch, and the limits.
 pub(crate) struct Primary<'a> {
-    /// Its address.
+    /// The primary's address.
     pub address: SocketAddr,
-    /// The zone.
+    /// The zone's state.
     pub state: &'a State,
-    /// What both sign with.
+    /// The key that both sides sign with.
     pub key: Option<&'a Key>,
-    /// Octets that may come at most.
+    /// The most bytes to receive.
     pub octets: usize,
 }
 
 impl Primary<'_> {
-    /// What it has that is newer than what is known.
+    /// Fetches what is newer than the `known` zone.
     ///
     /// # Errors
-    /// Why it gave nothing, in words.
+    /// Why nothing was fetched, in words.
     pub async fn look(&self, known: Option<&Arc<Zone>>) -> Result<Came, String> {
         let mut connection = self.connect().await?;
         let mut soa = None;
@@ -54,7 +55,7 @@ impl Primary<'_> {
             .await
         {
             Ok(came) => Ok(came),
-            // Whatever was wrong with the changes, all of the zone may be right (RFC 1995 section 4).
+            // Whatever is wrong with the changes, the whole zone may be right (RFC 1995 section 4).
             Err(problem) => {
                 tracing::info!(
                     "secondary {}: {}: {problem}: asking for all of the zone",
@@ -84,7 +85,7 @@ impl Primary<'_> {
             for record in records {
                 incoming.take(record).map_err(|wrong| wrong.to_string())?;
             }
-            // Records take more by themselves than as a zone.
+            // Separate records take more memory than a zone.
             if incoming.octets() > 2 * self.octets {
                 return Err(self.too_much());
             }
@@ -103,7 +104,7 @@ impl Primary<'_> {
         )
     }
 
-    /// Asks, and has `take` take the records of one message after the other, until it says that there are no more.
+    /// Sends a request and passes the records of each response message to `take`, until it returns true.
     async fn ask(
         &self,
         connection: &mut TcpStream,

@@ -1,4 +1,4 @@
-//! What `secondary` says as a source of answers.
+//! `secondary` as a source of answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,40 +19,40 @@ use crate::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
 use dnsweir_answer::Fallthrough;
 use dnsweir_answer::{Question, Resolution, Status};
 
-/// Sockets beside those of each zone: what epoll and the thread's own wake-ups take.
+/// Descriptors besides those of the zones: epoll, and waking the thread.
 const OWN_SOCKETS: usize = 4;
 
-/// Those of a zone: one connection, and the next while it closes.
+/// Sockets of a zone: one connection, and the next while the former closes.
 const SOCKETS: usize = 2;
 
 /// A `secondary` stage.
 pub struct Secondary {
     config: Arc<config::Secondary>,
-    /// One for each name of its zone in the configuration.
+    /// One per zone name in the configuration.
     states: Vec<Arc<State>>,
     fallthrough: Fallthrough,
-    /// Who may have each of them; none: nobody.
+    /// The transfer rules of each zone; empty if transfers are not allowed.
     outgoing: Vec<Arc<Outgoing>>,
     begun: OnceLock<Instant>,
     thread: Mutex<Option<Background>>,
 }
 
-/// The most sockets that it has open at once.
+/// The most sockets that the stage has open.
 pub fn most_sockets(config: &config::Secondary) -> usize {
     OWN_SOCKETS + config.origins.len() * (SOCKETS + sockets(&config.transfer))
 }
 
-/// The most octets that its zones take: those that are served, and those that come, as records and as zones.
+/// The most bytes that its zones take: those served, and those arriving, as records and as zones.
 pub fn most_octets(config: &config::Secondary) -> usize {
     4 * config.memory * config.origins.len()
 }
 
-/// Zones that are served, by name: what is to be asked for in another way goes on with them.
+/// The zones being served, by name, for stages that take them over in a reload.
 #[derive(Default)]
 pub struct Served<'p>(HashMap<&'p Name, &'p State>);
 
 impl<'p> Served<'p> {
-    /// Those of some.
+    /// The zones of these stages.
     pub fn of(secondaries: impl Iterator<Item = &'p Secondary>) -> Served<'p> {
         let states = secondaries.flat_map(|secondary| &secondary.states);
         Served(states.map(|state| (&state.origin, &**state)).collect())
@@ -60,7 +60,7 @@ impl<'p> Served<'p> {
 }
 
 impl Secondary {
-    /// One that has what was served before of the same zones, and nothing of others yet.
+    /// A stage that takes over the zones served before; other zones have not arrived yet.
     pub fn new(config: &config::Secondary, served: &Served<'_>) -> Secondary {
         let origins = config
             .origins
@@ -85,17 +85,17 @@ impl Secondary {
         self.states.iter().map(|state| &state.origin)
     }
 
-    /// Its zones.
+    /// The states of its zones.
     pub(super) fn states(&self) -> &[Arc<State>] {
         &self.states
     }
 
-    /// What is written about it.
+    /// The configuration.
     pub(super) fn config(&self) -> &config::Secondary {
         &self.config
     }
 
-    /// Begins to follow its zones. Only the first call does anything.
+    /// Starts following its zones. Only the first call has an effect.
     pub fn begin(&self) {
         if self.begun.set(Instant::now()).is_err() {
             return;
@@ -113,20 +113,20 @@ impl Secondary {
         }
     }
 
-    /// The same, and waits until each zone has come once, but no longer than it should since it began.
+    /// The same, then waits until each zone has arrived once, but at most `wait` from the start.
     pub async fn bring_up(&self) {
         self.begin();
         learnt(self.begun.get(), self.config.wait, self.ready()).await;
     }
 
-    /// Waits until each zone has come once.
+    /// Waits until each zone has arrived once.
     pub async fn ready(&self) {
         for state in &self.states {
             state.came().await;
         }
     }
 
-    /// Why it should not be asked yet.
+    /// Why the stage is not ready yet, if it is not.
     pub fn not_ready(&self) -> Option<String> {
         let wait = self.config.wait;
         let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
@@ -141,7 +141,7 @@ impl Secondary {
         Some(format!("the zone {} has not come yet: {why}", missing.origin))
     }
 
-    /// What the zone says, as it came last.
+    /// The zone's answer, from the last version.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         say_signed(self.outgoing.first(), question, || self.say(question))
     }
@@ -164,7 +164,7 @@ impl Secondary {
         }
     }
 
-    /// What somebody gets who asks for all of a zone; none: it is none that others may have, or it is not there.
+    /// The reply to a transfer request; none if no transferable zone of that name is loaded.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         let mut states = self.states.iter();
         let index = states.position(|state| state.origin.as_bytes() == asked.name)?;
@@ -172,7 +172,7 @@ impl Secondary {
         Some(outgoing.answer(|| zone as Arc<dyn Contents>, asked))
     }
 
-    /// What `/status` shows of it.
+    /// The stage's part of `/status`.
     pub fn status(&self) -> Status {
         let zones = self.states.iter().map(|state| {
             let zone = match &*state.zone.load() {
@@ -197,7 +197,7 @@ impl Secondary {
         }
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds the stage's metrics.
     pub fn show(&self, figures: &mut Figures) {
         for (index, state) in self.states.iter().enumerate() {
             let origin = state.origin.to_string();

@@ -1,4 +1,4 @@
-//! A zone that is followed, as all workers see it.
+//! A zone being followed, shared by all workers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,33 +11,33 @@ use super::counters::Counters;
 use crate::dns::name::Name;
 use crate::zonefile::Zone;
 
-/// A zone that is followed.
+/// A zone being followed.
 pub struct State {
     /// Its name.
     pub origin: Name,
-    /// What queries are answered from; none: nothing came yet, or it has expired.
+    /// The zone that queries are answered from; none if it has not arrived yet, or has expired.
     pub zone: ArcSwapOption<Zone>,
-    /// What became of what was asked.
+    /// Counts the outcomes of checks and messages.
     pub counters: Counters,
-    /// Wakes who follows it: there may be something new.
+    /// Wakes the follower: the zone may have changed.
     pub wake: Notify,
     known: Mutex<Known>,
-    /// Whether a zone has ever come.
+    /// Whether the zone has ever arrived.
     came: watch::Sender<bool>,
 }
 
-/// What is known of how it goes.
+/// The results of checks.
 #[derive(Debug, Default)]
 struct Known {
-    /// When a primary last said that the zone is right as it is.
+    /// When a primary last confirmed the zone.
     checked: Option<Instant>,
-    /// Why the last look failed.
+    /// Why the last check failed.
     problem: Option<String>,
     failures: u32,
 }
 
 impl State {
-    /// Nothing has come yet.
+    /// The state before the first transfer.
     pub fn new(origin: &Name) -> Arc<State> {
         Arc::new(State {
             origin: origin.clone(),
@@ -49,8 +49,8 @@ impl State {
         })
     }
 
-    /// What another one knows is known here, unless it takes more than so many octets: a reload that changes how a zone is
-    /// asked for goes on with the zone.
+    /// Takes over a former state's zone, unless that takes more than `memory` bytes: a reload that changes
+    /// how a zone is fetched keeps the zone.
     pub fn after(former: &State, memory: usize) -> Arc<State> {
         let state = State::new(&former.origin);
         if let Some(zone) = former.zone.load_full().filter(|zone| zone.octets <= memory) {
@@ -60,24 +60,24 @@ impl State {
         state
     }
 
-    /// Has queries answered from another zone.
+    /// Replaces the zone that queries are answered from.
     pub fn publish(&self, zone: Arc<Zone>) {
         self.zone.store(Some(zone));
         self.came.send_replace(true);
     }
 
-    /// Waits until a zone has come.
+    /// Waits until the zone has arrived.
     pub async fn came(&self) {
-        // The sender is here.
+        // Cannot fail: the sender lives as long as `self`.
         let _ = self.came.subscribe().wait_for(|came| *came).await;
     }
 
-    /// Whether one has.
+    /// Whether the zone has ever arrived.
     pub(crate) fn has_come(&self) -> bool {
         *self.came.borrow()
     }
 
-    /// Notes that the zone is right as it is.
+    /// Records that a primary confirmed the zone.
     pub fn checked(&self) {
         *self.known.lock() = Known {
             checked: Some(Instant::now()),
@@ -85,7 +85,8 @@ impl State {
         };
     }
 
-    /// Notes that no primary could say so; how often in a row now. The log is told if it was another problem before.
+    /// Records a failed check. Returns the number of failures in a row. Logs the problem if it differs from
+    /// the last one.
     pub fn failed(&self, problem: String) -> u32 {
         let mut known = self.known.lock();
         if known.problem.as_ref() != Some(&problem) {
@@ -96,12 +97,12 @@ impl State {
         known.failures
     }
 
-    /// How long ago a primary said that the zone is right; none: never.
+    /// The time since a primary confirmed the zone; none if that never happened.
     pub fn age(&self) -> Option<Duration> {
         self.known.lock().checked.map(|checked| checked.elapsed())
     }
 
-    /// Why the last look failed, if it did.
+    /// Why the last check failed, if it did.
     pub fn problem(&self) -> Option<String> {
         self.known.lock().problem.clone()
     }

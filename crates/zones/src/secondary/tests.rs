@@ -1,4 +1,4 @@
-//! Primaries of every kind, and what comes of them.
+//! Primaries of every kind, and the results.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn zone(number: u32, records: &[Record]) -> Arc<Zone> {
     Arc::new(from_records(&Name::lowercased(ORIGIN), all, 1 << 20).unwrap())
 }
 
-/// What comes of these records.
+/// The result of these records.
 fn came(since: Option<&Zone>, records: &[Record]) -> Result<Option<Came>, Wrong> {
     let mut incoming = Incoming::new(ORIGIN, since);
     for record in records {
@@ -108,7 +108,7 @@ fn changes_are_applied() {
     };
     let expected = vec![address("ns", 9), other, address("jain", 3), soa(3)];
     assert_eq!(sorted(records), sorted(expected));
-    // One that answers with all of the zone instead may.
+    // The primary may answer with the whole zone instead.
     let whole = [soa(3), address("ns", 9), soa(3)];
     assert!(matches!(came(Some(&known), &whole), Ok(Some(Came::Whole(records))) if records.len() == 2));
     assert!(matches!(came(Some(&known), &[soa(1)]), Ok(Some(Came::Nothing))));
@@ -196,23 +196,23 @@ fn records_make_a_zone_or_say_why_not() {
     assert!(problem.contains("takes more than 100000 bytes"), "{problem}");
 }
 
-/// How a fake primary answers requests for a transfer.
+/// How a fake primary answers transfer requests.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// As it should, whatever is asked, with all of it.
+    /// Correctly, always with the whole zone.
     Right,
     /// Without an end.
     Endless,
-    /// One octet, and then nothing for long.
+    /// One byte, and then nothing for a long time.
     Slow,
     Garbage,
     /// With another serial at the end.
     OtherEnd,
     OutOfZone,
     Refuses,
-    /// Half of it, and then the connection ends.
+    /// Half of it, and then it closes the connection.
     Leaves,
-    /// Changes that do not follow on what is known; all of it is right.
+    /// Changes that do not start from our zone; the whole zone is right.
     WrongChanges,
     Unsigned,
 }
@@ -295,7 +295,7 @@ async fn serve(mut stream: TcpStream, manner: Manner, key: Option<Key>) -> Optio
     }
 }
 
-/// A primary of this manner.
+/// A primary with this behaviour.
 async fn primary(manner: Manner, key: Option<Key>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -315,7 +315,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// What a look at a primary of this manner came to: a zone, or why there is none.
+/// The result of a check with such a primary: a zone, or why there is none.
 async fn look(manner: Manner, key: Option<Key>, known: Option<&Arc<Zone>>) -> Result<Zone, String> {
     let origin = Name::lowercased(ORIGIN);
     let state = State::new(&origin);
@@ -407,7 +407,7 @@ fn only_primaries_are_listened_to() {
     };
     let open = new(&config(None));
     let signed = new(&config(Some(key.clone())));
-    // QR, NOTIFY, AA; with a signature or without.
+    // QR, NOTIFY, AA; signed or not.
     assert_eq!(
         told(&open, "192.0.2.1", &message(None), ORIGIN),
         Some(Some((0xa400, 0)))
@@ -427,7 +427,8 @@ fn only_primaries_are_listened_to() {
     assert_eq!(flags & 15, 9);
 }
 
-/// Who has waited for as long as it should does not wait again: a reload that changes something else is not held up.
+/// A stage that has waited its full time does not wait again: a reload that changes something else is not
+/// delayed.
 #[tokio::test]
 async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -439,7 +440,7 @@ async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
     assert!(futures_util::FutureExt::now_or_never(secondary.bring_up()).is_some());
 }
 
-/// A reload that says of a zone how it is asked for, or of whom, does not take it away.
+/// A reload that changes how a zone is fetched, or from where, keeps the zone.
 #[test]
 fn a_secondary_that_is_changed_goes_on_with_its_zone() {
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -455,7 +456,7 @@ fn a_secondary_that_is_changed_goes_on_with_its_zone() {
     };
     let another = of(address(2), Duration::from_secs(60));
     assert_eq!(changed(another.clone()), (Some(7), true, true));
-    // What is larger than it may be now has to come again, and be refused.
+    // A zone that exceeds the new limit must be fetched again, and be rejected.
     let smaller = config::Secondary {
         memory: 1,
         ..another.clone()

@@ -1,20 +1,20 @@
-//! What is asked for.
+//! Transfer requests.
 
 use std::net::IpAddr;
 
 /// A request for a transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The zone, lowercased, in wire format.
+    /// The zone's name, lowercased, in wire format.
     pub name: &'a [u8],
     /// AXFR or IXFR.
     pub qtype: u16,
-    /// The question as it came: name, type, class.
+    /// The question as received: name, type, class.
     pub question: &'a [u8],
     /// The whole message.
     pub message: &'a [u8],
-    /// Who asks.
+    /// The client's address.
     pub client: IpAddr,
-    /// Whether there is a stream that a response of several messages can be sent on.
+    /// Whether the client is on a stream, which can carry a response of several messages.
     pub stream: bool,
 }

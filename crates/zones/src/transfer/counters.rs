@@ -1,27 +1,27 @@
-//! What became of transfers.
+//! Counts the outcomes of transfers.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::figures::Figures;
 
-/// What became of a request for a transfer, or of a NOTIFY message.
+/// The outcome of a transfer request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of the zone was sent.
+    /// The whole zone was sent.
     Sent,
-    /// The client has the zone as it is, or shall ask over TCP.
+    /// The client has the current zone, or must retry over TCP.
     SoaOnly,
-    /// The client may not have it.
+    /// The client is not allowed to have it.
     Refused,
-    /// As many as may be were under way.
+    /// The limit of concurrent transfers was reached.
     Full,
-    /// The client left, was too slow, or a record fits into no message.
+    /// The client left or was too slow, or a record fits into no message.
     Broken,
 }
 
 impl Outcome {
-    /// All of them, with what metrics call them.
+    /// All outcomes, with their names in metrics.
     const ALL: [(Outcome, &str); 5] = [
         (Outcome::Sent, "sent"),
         (Outcome::SoaOnly, "soa-only"),
@@ -35,11 +35,11 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Counters {
     outcomes: [AtomicU64; Outcome::ALL.len()],
-    /// Transfers that are under way.
+    /// Transfers under way.
     pub under_way: AtomicUsize,
     /// NOTIFY messages that were answered.
     pub notified: AtomicU64,
-    /// Those that were not, however often they were sent.
+    /// NOTIFY messages without an answer after all tries.
     pub unheard: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Counters {
         self.outcomes[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// Adds them to what `/metrics` shows.
+    /// Adds them to the metrics.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
         let help = "Requests for a zone transfer, by result";
         let transfers = figures.counter("transfers_out", help);

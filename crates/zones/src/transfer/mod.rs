@@ -1,7 +1,8 @@
-//! Zone transfers: all of a zone, for other servers of it (RFC 5936, RFC 1995).
+//! Zone transfers: whole zones for other servers (RFC 5936, RFC 1995).
 //!
-//! [`Outgoing`] decides who gets a zone, [`stream`] sends it, and [`secondaries`] tells secondaries that there is something new
-//! (RFC 1996). What a source has to say comes as [`Contents`]: the zone as it was when the transfer began.
+//! [`Outgoing`] decides which clients may have a zone, [`stream`] sends it, and [`secondaries`] notifies
+//! secondaries of changes (RFC 1996). A source provides [`Contents`]: the zone as it was when the transfer
+//! began.
 
 mod asked;
 mod contents;
@@ -24,7 +25,7 @@ pub use secondaries::{notify, notify_all};
 pub use signed::say_signed;
 pub use stream::Transfer;
 
-/// The most sockets that NOTIFY messages of one zone take.
+/// The most sockets for the NOTIFY messages of one zone.
 pub fn sockets(config: &Option<crate::config::Transfer>) -> usize {
     config.as_ref().map_or(0, |transfer| transfer.notify.len())
 }

@@ -1,4 +1,4 @@
-//! Who gets a zone.
+//! Decides which clients may have a zone.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,26 +17,26 @@ use crate::dns::tsig::{Checked, Signer, check};
 use crate::dns::{HEADER, rcode, rtype, u16_at, u32_at};
 use crate::figures::Figures;
 
-/// What whoever asks for a transfer gets.
+/// The reply to a transfer request.
 pub enum Reply {
     /// No records, with this rcode.
     Refused(u16, ExtendedError),
-    /// This message.
+    /// A single message.
     Message(Vec<u8>),
-    /// One message after the other.
+    /// A stream of messages.
     Stream(Box<Transfer>),
 }
 
-/// What `transfer` says of a source.
+/// The `transfer` rules of a source.
 pub struct Outgoing {
     config: config::Transfer,
     begun: AtomicBool,
-    /// What became of those who asked.
+    /// Counts the outcomes of requests.
     pub counters: Arc<Counters>,
 }
 
 impl Outgoing {
-    /// Nobody has asked yet.
+    /// The rules, before any request.
     pub fn new(config: &config::Transfer) -> Arc<Outgoing> {
         Arc::new(Outgoing {
             config: config.clone(),
@@ -45,7 +45,7 @@ impl Outgoing {
         })
     }
 
-    /// One for each of so many zones, or none if nobody may have them.
+    /// One for each of `zones` zones; empty if transfers are not configured.
     pub(crate) fn of_each(config: Option<&config::Transfer>, zones: usize) -> Vec<Arc<Outgoing>> {
         let each = config
             .into_iter()
@@ -53,17 +53,17 @@ impl Outgoing {
         each.map(Outgoing::new).collect()
     }
 
-    /// What is written about it.
+    /// The configuration.
     pub fn config(&self) -> &config::Transfer {
         &self.config
     }
 
-    /// Whether this is the first time that it is asked.
+    /// Returns true on the first call only.
     pub fn begins(&self) -> bool {
         !self.begun.swap(true, Relaxed)
     }
 
-    /// What somebody gets who asks for a zone.
+    /// The reply to a transfer request for a zone.
     pub fn answer(&self, contents: impl FnOnce() -> Arc<dyn Contents>, asked: &Asked<'_>) -> Reply {
         if !self
             .config
@@ -84,7 +84,7 @@ impl Outgoing {
                 return Reply::Message(told);
             }
         };
-        // RFC 5936 section 4.2: there is no AXFR over UDP.
+        // RFC 5936 section 4.2: AXFR is not allowed over UDP.
         if asked.qtype == rtype::AXFR && !asked.stream {
             return self.refuse(Outcome::Refused, rcode::REFUSED, ExtendedError::Other);
         }
@@ -93,12 +93,12 @@ impl Outgoing {
         let known = (asked.qtype == rtype::IXFR).then(|| known_serial(asked));
         let is_new = match known {
             None => true,
-            // RFC 1995 section 3: there is a SOA record in the request.
+            // RFC 1995 section 3: the request contains an SOA record.
             Some(None) => return self.refuse(Outcome::Refused, rcode::FORMERR, ExtendedError::Other),
             Some(Some(known)) => is_newer(serial(&soa), known),
         };
-        // RFC 1995 section 2: who has the zone as it is gets its SOA record alone, and so does, to ask over TCP, whoever
-        // would get more than a datagram holds.
+        // RFC 1995 section 2: a client with the current zone gets only its SOA record. So does one over UDP,
+        // which must retry over TCP.
         if !is_new || !asked.stream {
             self.counters.count(Outcome::SoaOnly);
             let soa_only = alone(asked, &soa, signer.as_deref_mut());
@@ -118,13 +118,13 @@ impl Outgoing {
         Reply::Refused(rcode, error)
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its metrics.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
         self.counters.show(origin, figures);
     }
 }
 
-/// The serial of the zone that whoever asks has.
+/// The serial of the client's version of the zone.
 fn known_serial(asked: &Asked<'_>) -> Option<u32> {
     let mut walk = Walk::new(
         asked.message,

@@ -1,4 +1,4 @@
-//! How many transfers are under way.
+//! Limits the number of concurrent transfers.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::counters::{Counters, Outcome};
 
-/// Transfers that are under way at a time, over all zones: each may be the last that holds a zone as it was.
+/// The most transfers at a time, over all zones: each may be the last to hold an old version of its zone.
 pub const AT_ONCE: usize = 8;
 
-/// How many are.
+/// Transfers under way.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
-/// A place among the transfers that are under way.
+/// A place among the [`AT_ONCE`] transfers.
 pub struct Place(Arc<Counters>);
 
 impl Place {
-    /// One for a transfer that these count; none: as many as may be are under way.
+    /// Takes a place for a transfer counted in `counters`; none if all are taken.
     pub fn enter(counters: &Arc<Counters>) -> Option<Place> {
         if UNDER_WAY.fetch_add(1, Relaxed) >= AT_ONCE {
             UNDER_WAY.fetch_sub(1, Relaxed);
@@ -26,7 +26,7 @@ impl Place {
         Some(Place(Arc::clone(counters)))
     }
 
-    /// Counts what became of it.
+    /// Counts the transfer's outcome.
     pub fn count(&self, outcome: Outcome) {
         self.0.count(outcome);
     }

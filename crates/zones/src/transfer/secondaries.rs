@@ -1,4 +1,4 @@
-//! Telling secondaries that a zone has changed (RFC 1996).
+//! Notifies secondaries that a zone has changed (RFC 1996).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::outgoing::Outgoing;
 use crate::dns::transfer::{Record, Request};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, u16_at};
 
-/// How often a secondary is told that does not answer (RFC 1996 section 3.6).
+/// How often a NOTIFY is sent to a secondary that does not answer (RFC 1996 section 3.6).
 const TRIES: u32 = 5;
 
-/// How long the first answer is awaited; each further one twice as long.
+/// The timeout of the first try; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The opcode NOTIFY and QR, as they stand in a response.
+/// QR and the opcode NOTIFY, as in a response.
 const NOTIFY_RESPONSE: u16 = flag::QR | 4 << 11;
 
-/// Tells all secondaries of a zone what its SOA record is now, while others go on.
+/// Sends the zone's current SOA record to all its secondaries, in the background.
 pub fn notify_all(outgoing: &Arc<Outgoing>, soa: &Record) {
     for &secondary in &outgoing.config().notify {
         let (outgoing, soa) = (Arc::clone(outgoing), soa.clone());
@@ -29,11 +29,12 @@ pub fn notify_all(outgoing: &Arc<Outgoing>, soa: &Record) {
     }
 }
 
-/// Tells a secondary what the SOA record of its zone is now, and waits until it has answered, or does not.
+/// Sends the zone's current SOA record to a secondary until it answers or all tries have failed.
 pub async fn notify(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr) {
     let mut wait = FIRST;
     for _ in 0..TRIES {
-        // A socket of its own each time: nobody else can know where an answer is awaited (RFC 5452 section 9.2).
+        // A new socket each time, so that an attacker cannot know which port expects the answer (RFC 5452
+        // section 9.2).
         if let Ok(true) = timeout(wait, tell_once(outgoing, soa, secondary, wait)).await {
             outgoing.counters.notified.fetch_add(1, Relaxed);
             return;
@@ -66,7 +67,7 @@ async fn tell_once(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr, wai
     let mut received = vec![0; MESSAGE_MAXIMUM];
     loop {
         let Ok(length) = socket.recv(&mut received).await else {
-            // Nobody listens there: perhaps not yet.
+            // Nothing listens there, perhaps not yet.
             tokio::time::sleep(wait).await;
             return false;
         };
@@ -74,7 +75,7 @@ async fn tell_once(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr, wai
         let is_answer = length >= HEADER
             && u16_at(&answer, 0) == id
             && u16_at(&answer, 2) & (flag::QR | flag::OPCODE) == NOTIFY_RESPONSE;
-        // Whatever it says: it has heard (RFC 1996 section 3.5).
+        // Any rcode shows that it got the message (RFC 1996 section 3.5).
         if is_answer
             && verifier
                 .as_mut()

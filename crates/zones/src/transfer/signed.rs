@@ -1,4 +1,4 @@
-//! Answers of an authority to queries that are signed (RFC 8945): secondaries sign those for the SOA record, too.
+//! Authoritative answers to signed queries (RFC 8945): secondaries sign even those for the SOA record.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{MESSAGE_MAXIMUM, transfer};
 use dnsweir_answer::{Question, Resolution};
 
-/// What a source says to a question, signed if the query is, by the key of its transfers if there is one.
+/// A source's answer; if the query is signed and its transfers have a key, the answer is signed with that
+/// key.
 #[inline]
 pub fn say_signed(
     outgoing: Option<&Arc<Outgoing>>,
@@ -25,8 +26,8 @@ pub fn say_signed(
     }
 }
 
-/// What a query gets that is signed: the answer, signed by the same key, or what is wrong with the signature. The answer is left
-/// as it is where it is signed by no shared secret.
+/// The reply to a signed query: the answer signed with the same key, or the error of the signature. The
+/// answer stays unsigned if the query's signature is not TSIG.
 fn signed(key: &Key, query: &[u8], answer: impl FnOnce() -> Resolution) -> Resolution {
     let mut signer = match check(Some(key), query) {
         Checked::Unsigned => return answer(),
@@ -46,7 +47,7 @@ fn signed(key: &Key, query: &[u8], answer: impl FnOnce() -> Resolution) -> Resol
     }
 }
 
-/// The message that whoever asked would get.
+/// The message that the client would get unsigned.
 fn whole(query: &[u8], answer: &Answer, authoritative: bool) -> Option<Vec<u8>> {
     let query = Query::parse(query).ok()?;
     let head = Head {

@@ -1,4 +1,4 @@
-//! A zone on its way to another server: SOA, all other records, SOA (RFC 5936 section 2.2).
+//! Sends a zone to another server: SOA, all other records, SOA (RFC 5936 section 2.2).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::dns::transfer::{Record, Response};
 use crate::dns::tsig::Signer;
 use crate::dns::u16_at;
 
-/// How long a transfer may take, however slowly its client reads.
+/// The longest a transfer may take, however slowly its client reads.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A transfer that may begin. It holds the zone as it is now, until it is dropped.
+/// A transfer that is ready to begin. It holds the current version of the zone until dropped.
 pub struct Transfer {
     place: Place,
     contents: Arc<dyn Contents>,
@@ -30,7 +30,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// One for who asked.
+    /// The transfer for a request.
     pub fn new(
         place: Place,
         contents: Arc<dyn Contents>,
@@ -47,8 +47,8 @@ impl Transfer {
         }
     }
 
-    /// Sends one message after the other; `send` waits until there is room for it, and says whether its client is there.
-    /// False: not all was sent, and the connection is worth nothing any more.
+    /// Sends one message after another. `send` waits for room, and returns false if the client is gone.
+    /// Returns false if the transfer is incomplete: then the connection must be closed.
     pub async fn run(self, send: impl AsyncFn(&[u8]) -> bool) -> bool {
         let Transfer {
             place,
@@ -106,7 +106,7 @@ impl<S: AsyncFn(&[u8]) -> bool> Sender<S> {
         Response::new(self.id, self.question.take().as_deref())
     }
 
-    /// Puts a record into this message, or into the next one.
+    /// Adds a record to this message, or to the next one.
     async fn push(&mut self, response: &mut Response, record: &Record) -> bool {
         if response.push(record) {
             return true;
@@ -123,7 +123,7 @@ impl<S: AsyncFn(&[u8]) -> bool> Sender<S> {
             return false;
         };
         let sent = (self.send)(&message).await;
-        // Queries have their turn between two messages.
+        // Queries get a turn between two messages.
         yield_now().await;
         sent
     }

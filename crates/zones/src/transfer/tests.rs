@@ -1,4 +1,4 @@
-//! Who gets a zone, and what.
+//! Which clients get a zone, and what they get.
 
 use std::cell::RefCell;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::dns::tsig::{ALGORITHMS, Key};
 use crate::dns::{HEADER, rcode, rtype, u16_at};
 use crate::zonefile::{Bounds, Zone, read};
 
-/// Places are for all transfers of a process: one test after the other takes some.
+/// Places are shared by all transfers of the process, so these tests run one at a time.
 static PLACES: Mutex<()> = Mutex::new(());
 
 fn zone(names: usize) -> Arc<Zone> {
@@ -41,7 +41,7 @@ fn outgoing(key: Option<Key>) -> Arc<Outgoing> {
     })
 }
 
-/// What whoever sends this message from an address gets.
+/// The reply to a message from an address.
 fn ask(outgoing: &Arc<Outgoing>, zone: &Arc<Zone>, client: &str, message: &[u8], stream: bool) -> Reply {
     let origin = zone.origin.as_bytes();
     let question = &message[HEADER..HEADER + origin.len() + 4];
@@ -68,7 +68,7 @@ fn soa(zone: &Zone, serial: u32) -> Record {
     soa
 }
 
-/// The messages of a transfer to a client that takes so many of them.
+/// The messages of a transfer to a client that accepts at most `most` of them.
 fn messages(reply: Reply, most: usize) -> (bool, Vec<Vec<u8>>) {
     let Reply::Stream(transfer) = reply else {
         panic!("no transfer");
@@ -85,7 +85,7 @@ fn messages(reply: Reply, most: usize) -> (bool, Vec<Vec<u8>>) {
     (sent, messages.into_inner())
 }
 
-/// The types of the records that messages have in their answer sections.
+/// The types of the records in the messages' answer sections.
 fn types(messages: &[Vec<u8>]) -> Vec<u16> {
     let parts = messages.iter().flat_map(|message| {
         let question = match u16_at(message, 4) {
@@ -217,7 +217,7 @@ fn where_a_key_is_named_all_is_signed() {
             panic!("{other:?}");
         };
         assert_eq!(u16_at(&told, told.len() - 4), error, "BADKEY or BADSIG");
-        // NOTAUTH, with a record that says why.
+        // NOTAUTH, with a record that gives the reason.
         assert_eq!((u16_at(&told, 2) & 15, u16_at(&told, 10)), (9, 1), "{other:?}");
     }
 }
