@@ -29,8 +29,7 @@ pub(super) struct Alarms {
 struct Set {
     /// When to wake which waker; `None` once it was woken.
     waiting: RefCell<Slab<(Instant, Option<Waker>)>>,
-    /// When the task wakes up: never after the earliest deadline, but perhaps before it, if one was
-    /// cancelled.
+    /// When the task wakes up: never after the earliest deadline; before it if an earlier one was cancelled.
     awaited: Cell<Option<Instant>>,
     /// Notified when a deadline before `awaited` is set.
     earlier: Notify,

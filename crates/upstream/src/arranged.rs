@@ -1,5 +1,4 @@
-//! Puts an upstream's answer into a form that clients can use: aliases before their targets, names
-//! compressed.
+//! Puts an upstream's answer into the form that clients need: aliases before targets, names compressed.
 //!
 //! Nearly every answer has this form already and is not changed.
 
@@ -11,8 +10,7 @@ use crate::dns::{HEADER, MESSAGE_MAXIMUM, rtype, u16_at};
 /// The longest chain of aliases that is put in order: resolvers follow no more.
 const MOST_ALIASES: usize = 16;
 
-/// Returns the message in that form. `question_length` is in bytes. What cannot be parsed is returned
-/// unchanged.
+/// Returns the message in that form; one that cannot be parsed stays as it is. `question_length` is in bytes.
 pub(super) fn arranged(message: Vec<u8>, question_length: usize) -> Vec<u8> {
     let misplaced = has_late_alias(&message, question_length);
     if !misplaced && !is_spelled_out(&message, question_length) {

@@ -1,5 +1,4 @@
-//! One worker's sockets, and one attempt on them: everything tried at one upstream before it counts as
-//! failed.
+//! One worker's sockets, and one attempt: everything tried at one upstream before it counts as failed.
 //!
 //! - A truncated answer is fetched again over TCP, and a query that an old server does not understand is
 //!   repeated without EDNS; both at the same upstream and within the same attempt. If the upstream is silent

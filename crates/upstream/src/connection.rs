@@ -203,8 +203,7 @@ impl Connection {
         self.state.borrow().proven
     }
 
-    /// Runs the connection, from establishing `stream`, which may take `dial`, to its end. Holds the permit
-    /// meanwhile.
+    /// Runs the connection to its end, holding the permit. Establishing `stream` may take `dial`.
     pub async fn run<S: AsyncRead + AsyncWrite>(
         self: Rc<Self>,
         stream: impl Future<Output = Result<S, Fault>>,
@@ -220,8 +219,8 @@ impl Connection {
         self.close(fault);
     }
 
-    /// Writes the outbox and delivers replies until either side closes. Returns why the remaining queries get
-    /// no reply.
+    /// Writes the outbox and delivers replies until either side closes. Returns the fault of remaining
+    /// queries.
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite, upstream: &Upstream) -> Fault {
         let (mut reader, mut writer) = io::split(stream);
         let mut inbox = Vec::with_capacity(INBOX);
@@ -253,8 +252,7 @@ impl Connection {
                     Err(error) => return Fault::of_stream(&error),
                     Ok(_) => self.unpack(&mut inbox, upstream),
                 },
-                // The prefix and its message leave in one write (RFC 7766 section 8), with others if any are
-                // queued.
+                // The prefix and its message leave in one write (RFC 7766 section 8), with any others queued.
                 written = write(&mut writer, &sending[sent..]), if sent < sending.len() || unflushed => {
                     match written {
                         Ok(0) if sent < sending.len() => return Fault::Closed,

@@ -19,8 +19,7 @@ use crate::config;
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
-/// One `forward` stage, shared by all workers. It outlives reloads that change neither the stage nor its
-/// zone.
+/// One `forward` stage, shared by all workers. It outlives reloads that change neither it nor its zone.
 #[derive(Debug)]
 pub struct Forwarder {
     pub(super) config: config::Forward,
@@ -40,7 +39,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A stage of `zone` for `workers` workers. Nothing is known about the upstreams yet, so all count as
+    /// A stage of `zone` for `workers` workers. Nothing is known of its upstreams yet, so all count as
     /// healthy.
     pub fn new(config: &config::Forward, zone: &Name, workers: usize) -> Arc<Self> {
         let client = config.client();

@@ -32,8 +32,8 @@ pub(super) struct Health {
     out: AtomicBool,
     /// The last look for a loop found one.
     looping: AtomicBool,
-    /// Since its last answer, a server was absent or a probe failed. Mere silence does not count: names can
-    /// cause it.
+    /// Since its last answer, a server was absent or a probe failed. Timeouts do not count: names can cause
+    /// them.
     unreachable: AtomicBool,
     /// It has answered a query or a probe at least once.
     heard: AtomicBool,

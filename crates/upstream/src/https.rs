@@ -31,8 +31,7 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(https::MEDIA_TYPE);
 /// How often a query is sent if the server refuses its stream.
 const REFUSALS: usize = 4;
 
-/// The ID of every query: equal questions are equal requests, for HTTP caches on the way (RFC 8484 section
-/// 4.1).
+/// The ID of every query, so that HTTP caches see equal requests for equal questions (RFC 8484 section 4.1).
 pub(super) const ID: u16 = 0;
 
 /// Receive windows: unread reply bytes per stream, and per connection.

@@ -17,8 +17,7 @@ use super::failure::Fault;
 use super::message::Reply;
 use super::quota::Quota;
 
-/// The most that a worker listens for at a time, per stage; more are dropped uncounted. Each may hold a
-/// socket.
+/// The most that a worker listens for, per stage; more are dropped uncounted. Each may hold a socket.
 pub(super) const MOST_LEFT: usize = 64;
 
 /// An attempt under way.

@@ -7,8 +7,7 @@
 //! the pool connects. [`upstream`] and [`health`] hold what is known of an upstream; a [`probe`] decides
 //! whether it is used.
 //!
-//! It does not cache, coalesce or follow CNAMEs, and changes nothing in an answer but its ID (RFC 5625
-//! section 4).
+//! It does not cache, coalesce or follow CNAMEs, and changes only an answer's ID (RFC 5625 section 4).
 
 #![forbid(unsafe_code)]
 

@@ -155,8 +155,7 @@ impl Query {
         })
     }
 
-    /// The same query without EDNS, if that loses nothing: only an OPT record can carry DO (RFC 3225 section
-    /// 3).
+    /// The same query without EDNS, if that loses nothing: DO needs an OPT record (RFC 3225 section 3).
     pub(crate) fn without_idle_edns(&self) -> Option<Self> {
         let opt = self.last_opt.as_ref()?;
         // The lower half of the field that is the TTL in other records (RFC 6891 section 6.1.3).

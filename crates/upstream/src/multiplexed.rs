@@ -102,8 +102,8 @@ impl Multiplexed {
         }
     }
 
-    /// The current connection, or a new one if that is closed, dead or too old. An old one ends after its
-    /// last query.
+    /// The current connection, or a new one if it is closed, dead or too old. An old one ends after its last
+    /// query.
     fn open(&self) -> Rc<Open> {
         let mut open = self.open.borrow_mut();
         let age = open.since.get().map(|since| since.elapsed());

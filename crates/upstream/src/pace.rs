@@ -1,5 +1,4 @@
-//! How fast an upstream is, and how many hedges it may be sent: attempts started while an earlier one is
-//! unanswered.
+//! The speed of an upstream, and its budget of hedges: attempts started while an earlier one is unanswered.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -12,8 +12,7 @@ pub(super) type Indexes = SmallVec<[usize; 2]>;
 #[derive(Debug)]
 pub(super) struct Rotation {
     live: Indexes,
-    /// Those whose last probe failed. They are asked when no other is left: one may be back before the next
-    /// probe notices.
+    /// Those whose last probe failed. They are asked when no other is left: one may be back, not probed yet.
     reserve: Indexes,
     at: usize,
 }

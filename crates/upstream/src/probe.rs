@@ -117,8 +117,8 @@ fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
                     probe(&forwarder, index).await;
                 }
             }
-            // Pause even if all is well: clients that ask for names without an answer must not make us probe
-            // all the time.
+            // Pause even if all is well: queries for names without an answer must not make us probe all the
+            // time.
             sleep(every).await;
             let Some(forwarder) = watch.forwarder.upgrade() else {
                 return;

@@ -1,5 +1,4 @@
-//! Limits on open upstream sockets: per stage over all workers, and per process over all stages and
-//! generations.
+//! Limits on open upstream sockets: per stage for all workers, per process for all stages and generations.
 //!
 //! A socket counts against both, so that no stage takes what another was promised, and all together never
 //! exceed the descriptors of the process.

@@ -216,8 +216,7 @@ impl Race<'_> {
             }
             Err(fault) => {
                 self.faults.push((upstream.address, fault));
-                // The next attempt uses another port, and may reach another server behind a service's
-                // address.
+                // The next attempt uses another port, and may reach another server behind the same address.
                 let again = fault.may_pass() || fault.is_of_one_attempt() && self.rotation.is_last();
                 if !again {
                     self.rotation.remove(index);
@@ -245,8 +244,7 @@ impl Race<'_> {
     }
 }
 
-/// Waits for the first attempt to end and removes it. Polling a handful costs less than finding out which one
-/// was woken.
+/// Waits for the first attempt to end and removes it. Polling a handful is cheaper than tracking wake-ups.
 async fn first(attempts: &mut SmallVec<[Attempt; 1]>) -> (Attempt, Result<Reply, Fault>) {
     poll_fn(|context| {
         for at in 0..attempts.len() {

@@ -26,7 +26,7 @@ use dnsweir_answer::{Question, Refused, Resolution, Resolved, Status, UpstreamSt
 const SHARED_LABELS: usize = 2;
 
 impl Forwarder {
-    /// The answer that needs no upstream: `except` leaves the name to the next stage, or `plain-names` denies
+    /// The answer if no upstream is needed: `except` leaves the name to the next stage, `plain-names` denies
     /// it.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {

@@ -1,5 +1,5 @@
-//! Plain TCP to an upstream, for the queries of a [`pool`](super::pool). Each stream transport is a file like
-//! this.
+//! Plain TCP to an upstream, for the queries of a [`pool`](super::pool). Each stream transport has such a
+//! file.
 
 use std::net::SocketAddr;
 

@@ -197,8 +197,8 @@ impl Socket {
             && now.saturating_duration_since(self.opened) < LIFE
     }
 
-    /// Whether it can go on taking queries when no other socket may be opened. A port in longer use is easier
-    /// to find by scanning, but an ID is still used once in the socket's life, and no query is turned away.
+    /// Whether it can go on taking queries when no other socket may be opened. Its port is easier to find by
+    /// scanning than that of a socket with [`QUERIES`], but an ID is still used once and no query refused.
     fn can_take_more(&self) -> bool {
         !self.retired.get() && self.queries.borrow().len() < QUERIES_AT_WORST
     }
@@ -218,8 +218,7 @@ impl Socket {
         }
     }
 
-    /// Queues `query` for this turn under an ID not used on this socket. Returns its index among the socket's
-    /// queries.
+    /// Queues `query` for this turn under an unused ID. Returns its index among the socket's queries.
     fn add(&self, query: &Rc<Query>) -> usize {
         let mut queries = self.queries.borrow_mut();
         let id = loop {

@@ -82,8 +82,7 @@ impl Upstream {
         self.health.looping()
     }
 
-    /// Its retransmission timeout (RTO): how long to wait before the query is sent again, to it or another
-    /// upstream.
+    /// Its retransmission timeout (RTO): the wait before the query is sent again, to it or another upstream.
     pub(super) fn rto(&self) -> Duration {
         self.rtt
             .timeout()

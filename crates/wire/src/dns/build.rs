@@ -125,8 +125,8 @@ fn of_one_question(message: &[u8]) -> Option<Vec<Part<'_>>> {
     parts::take_apart(message, question_end - HEADER).ok()
 }
 
-/// The message with this question and these records instead of its own. Records that do not fit are left out,
-/// and TC is set.
+/// The message with this question and these records instead. Records that do not fit are left out, with TC
+/// set.
 fn under(message: &[u8], question: &[u8], parts: &[Part<'_>]) -> Vec<u8> {
     let head = [&message[..HEADER], question].concat();
     parts::put_together(&head, question.len(), MESSAGE_MAXIMUM, parts.iter())

@@ -61,8 +61,7 @@ pub(crate) fn any_type(text: &str) -> Option<u16> {
     text.parse().ok().map(|known: Rtype| known.to_int())
 }
 
-/// Converts data on one line from presentation format to uncompressed wire format; relative names end in
-/// `origin`.
+/// Converts one line of data from presentation to uncompressed wire format; relative names end in `origin`.
 ///
 /// # Errors
 /// What is wrong, as the end of a sentence about the data.
@@ -199,8 +198,7 @@ fn words<const N: usize>(text: &[u8]) -> Option<([&str; N], &[u8])> {
     Some((found, rest))
 }
 
-/// Whether the names in data end where they must. The library accepts `a..b` as a name, and anything in
-/// hexadecimal.
+/// Whether the names in data end where they must. The library accepts `a..b` as a name, and any hexadecimal.
 pub(super) fn are_names_whole(rtype: u16, data: &[u8]) -> bool {
     /// Bytes before the strings of NAPTR (RFC 3403 section 4.1).
     const NAPTR_NUMBERS: usize = 4;

@@ -180,8 +180,7 @@ pub struct Opt {
     pub dnssec_ok: bool,
     /// The extended error, if any (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
-    /// The idle timeout in units of 100 ms (RFC 7828 section 3.1); only over TCP and if the client asked for
-    /// it.
+    /// The idle timeout in units of 100 ms (RFC 7828 section 3.1); only over TCP, if the client asked for it.
     pub keepalive: Option<u16>,
 }
 
@@ -195,8 +194,7 @@ pub fn extended_error(options: &[u8]) -> Option<ExtendedErrorCode> {
     options.find_map(|(code, value)| (code == OPTION_ERROR && value.len() >= 2).then(|| u16_at(value, 0)))
 }
 
-/// The idle timeout that a server announces in its OPT record, in units of 100 ms (RFC 7828 section 3.1), if
-/// any.
+/// The idle timeout in a server's OPT record, in units of 100 ms (RFC 7828 section 3.1), if any.
 pub fn keepalive(options: &[u8]) -> Option<u16> {
     let mut options = Options(options).map_while(Result::ok);
     options.find_map(|(code, value)| (code == OPTION_KEEPALIVE && value.len() == 2).then(|| u16_at(value, 0)))

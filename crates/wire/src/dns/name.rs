@@ -232,8 +232,7 @@ impl Name {
         debug_assert!(!wire.is_empty() && wire.len() <= NAME_MAXIMUM);
         let length = wire.len().min(NAME_MAXIMUM);
         let (from, to) = (&wire[..length], &mut self.octets[..length]);
-        // Eight at a time: names are too short for the standard library's sixteen to pay off, and every query
-        // has one.
+        // Eight at a time: names are too short for the standard library's sixteen, and every query has one.
         for (from, to) in from.chunks_exact(8).zip(to.chunks_exact_mut(8)) {
             to.copy_from_slice(&lowercase(from).to_ne_bytes());
         }
@@ -248,8 +247,7 @@ impl Name {
         self.length = length as u8;
     }
 
-    /// Parses a name in presentation format (RFC 1035 section 5.1) and lowercases it; the final dot is
-    /// optional.
+    /// Parses a name in presentation format (RFC 1035 section 5.1), lowercased; the final dot is optional.
     pub fn parse(text: &str) -> Result<Name, BadName> {
         let mut name = Name {
             length: 0,

@@ -1,5 +1,4 @@
-//! Parses data made of numbers, addresses and keys from zone file text, for types that no library here
-//! supports.
+//! Parses numbers, addresses and keys from zone file text, for types that no library here supports.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

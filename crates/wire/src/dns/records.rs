@@ -688,8 +688,7 @@ mod tests {
         assert_eq!(Answer::read(negative).unwrap().ttl, 0);
     }
 
-    /// Data that ends in the wrong place for its type would be read together with what follows it, or not at
-    /// all.
+    /// Data that ends in the wrong place for its type would be read with what follows it, or not at all.
     #[test]
     fn data_has_the_form_of_its_type() {
         let soa = soa(5);

@@ -53,7 +53,7 @@ fn is_tsig(message: &[u8], record: &Record) -> bool {
     mac >= SHORTEST_MAC && other.is_some_and(|other| other_at + 2 + other == record.data.end)
 }
 
-/// RFC 2931 section 3: the owner is the root; type covered, labels and original TTL are 0. RFC 2535 section 4.1:
+/// RFC 2931 section 3: owner is the root; type covered, labels and original TTL are 0. RFC 2535 section 4.1:
 /// type covered (2), algorithm (1), labels (1), original TTL (4), expiration (4), inception (4), key tag (2),
 /// signer, signature.
 fn is_sig0(message: &[u8], record: &Record) -> bool {

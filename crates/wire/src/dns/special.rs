@@ -29,8 +29,7 @@ pub const ALWAYS: [(&str, Special); 5] = [
     ("onion.", Special::Nonexistent),
     // RFC 9476 section 2.
     ("alt.", Special::Nonexistent),
-    // RFC 9462 section 6.4: NODATA, since no resolver is designated here, and an upstream's resolver is not
-    // ours.
+    // RFC 9462 section 6.4: NODATA, since no resolver is designated here, and an upstream's is not ours.
     ("resolver.arpa.", Special::Bare("resolver.arpa.")),
 ];
 
@@ -125,8 +124,7 @@ fn loopback(question: &[u8], tail: usize, qtype: u16) -> Vec<u8> {
     message
 }
 
-/// An answer without data, with the zone's SOA record, which limits how long it may be cached (RFC 2308
-/// section 2).
+/// An answer without data, with the zone's SOA record, which limits its lifetime (RFC 2308 section 2).
 fn denial(question: &[u8], rcode: u16, apex: &[u8]) -> Vec<u8> {
     let mut message = build::empty(question, rcode);
     build::push_record(&mut message, 8, apex, rtype::SOA, CLASS_IN, EMPTY_TTL, &soa(apex));

@@ -32,8 +32,7 @@ impl<V> Default for SuffixMap<V> {
 }
 
 impl<V> SuffixMap<V> {
-    /// Inserts a value under a lowercased wire name, unless there is one already: the first to claim a name
-    /// keeps it.
+    /// Inserts a value under a lowercased wire name, unless there is one: the first to claim a name keeps it.
     pub fn insert(&mut self, name: &[u8], value: V) {
         if let [0] = name {
             self.root.get_or_insert(value);

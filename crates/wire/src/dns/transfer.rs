@@ -1,5 +1,4 @@
-//! Messages between the servers of a zone: requests, and responses filled with records until they are full,
-//! signed or not.
+//! Messages between the servers of a zone: requests, and responses filled with records, signed or not.
 
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, MessageBuilder};
@@ -16,8 +15,8 @@ use super::text::type_text;
 use super::tsig::{Key, Signer, Verifier, sign_request};
 use super::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rcode_text, rtype, u16_at};
 
-/// Bytes that a message is filled to. Pointers reach no further (RFC 1035 section 4.1.4), so more would not
-/// compress.
+/// Bytes that a message is filled to: beyond, no pointer reaches (RFC 1035 section 4.1.4), so nothing is
+/// compressed.
 const FILLED: usize = 16 << 10;
 
 /// Bytes reserved for a signature: two names, the longest MAC, and the fields between (RFC 8945 section 4.2).

@@ -148,7 +148,7 @@ pub(super) fn sign_request<T: Composer>(key: &Key, request: &mut AdditionalBuild
 }
 
 impl Verifier {
-    /// Checks the next message and removes its signature. As many as RFC 8945 section 5.3.1 allows may be
+    /// Checks the next message and removes its signature. RFC 8945 section 5.3.1 limits how many may be
     /// unsigned.
     ///
     /// # Errors

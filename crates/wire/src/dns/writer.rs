@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// Appends a record to a section, which must not precede that of the last record. Returns whether it
-    /// fitted.
+    /// fits.
     pub fn push(&mut self, section: Section, record: Written<'_>) -> bool {
         if self.is_full {
             return false;

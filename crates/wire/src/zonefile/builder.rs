@@ -14,8 +14,7 @@ use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::text::type_text;
 use crate::dns::{rtype, u16_at, u32_at};
 
-/// A signer that wants its zone accepted uses no more (RFC 9276 section 3.2), and each query would pay for
-/// them.
+/// A signer that wants its zone accepted uses no more (RFC 9276 section 3.2); each query would pay for them.
 const MOST_ITERATIONS: u16 = 150;
 
 /// The hash algorithm of NSEC3: SHA-1 (RFC 5155 section 11).
@@ -302,8 +301,7 @@ impl Builder {
     }
 }
 
-/// Whether no record of a set has this data. A large set is looked up in `wide`, under the key that `set`
-/// returns.
+/// Whether no record of a set has this data. A large set is looked up in `wide`, under the key from `set`.
 fn is_new(
     all: &[Box<[u8]>],
     data: &[u8],

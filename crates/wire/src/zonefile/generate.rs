@@ -23,8 +23,8 @@ pub struct Generate<'t> {
 }
 
 impl<'t> Generate<'t> {
-    /// Parses what follows `$GENERATE`: a range, an owner, optionally a TTL and a class, a type, and data in
-    /// one word.
+    /// Parses the words after `$GENERATE`: a range, an owner, optional TTL and class, a type, and data in one
+    /// word.
     pub fn new(words: &[Word<'t>]) -> Result<Generate<'t>, Wrong> {
         let [range, owner, between @ .., data] = words else {
             return Err(wrong("`$GENERATE` needs a range, a name, a type and data"));

@@ -113,8 +113,7 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// Answers from a node; with `encloser`, the node is a wildcard's, for a name below the one of this
-    /// length.
+    /// Answers from a node; with `encloser`, a wildcard's node, for a name below the one of this length.
     fn at(&mut self, name: &[u8], own: &[u8], node: &'z Node, encloser: Option<usize>) -> Next {
         let qtype = self.question.qtype;
         let cname = node.set(rtype::CNAME).filter(|_| qtype != rtype::CNAME);

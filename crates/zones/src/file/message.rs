@@ -44,8 +44,7 @@ impl<'z, 'q> Message<'z, 'q> {
         }
     }
 
-    /// Adds the records of a set, and their signatures if wanted, unless it is there already. Returns whether
-    /// it was added.
+    /// Adds a set's records, and its signatures if wanted. Returns false if the set is there already.
     pub fn push(&mut self, section: Section, owner: &[u8], set: &'z Set) -> bool {
         self.push_with_ttl(section, owner, set, set.ttl)
     }

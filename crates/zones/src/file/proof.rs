@@ -43,8 +43,8 @@ pub fn no_data<'z>(
 ) {
     match (&zone.chain, encloser) {
         (Chain::None, _) => {}
-        // RFC 4035 section 3.1.3.1. An empty name has no NSEC record: the one before it proves that it has no
-        // records.
+        // RFC 4035 section 3.1.3.1. An empty name has no NSEC record: the one before it proves that it is
+        // empty.
         (Chain::Nsec(names), encloser) => {
             push_covering(message, zone, names, own);
             // RFC 4035 section 3.1.3.4.

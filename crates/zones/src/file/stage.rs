@@ -23,8 +23,8 @@ pub struct File {
     outgoing: Vec<Arc<Outgoing>>,
 }
 
-/// The most bytes that the zones of a file take: those in use, those of the next configuration, and the text
-/// of these.
+/// The most bytes that a file's zones take: those in use, those of the next configuration, and the latter's
+/// text.
 pub fn most_octets(config: &config::ZoneFile) -> usize {
     3 * config.memory * config.zones.len()
 }

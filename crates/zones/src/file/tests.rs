@@ -351,8 +351,7 @@ fn addresses(name: &str, count: u16) -> String {
     addresses.collect()
 }
 
-/// Each target has all addresses of a wildcard: 2 250 000 of them, but the work is bounded by the message's
-/// size.
+/// Each target has all addresses of a wildcard, 2 250 000 in all, but the message's size bounds the work.
 #[test]
 fn an_answer_costs_what_it_holds_and_not_what_lies_behind_it() {
     let services: String = (0..1500)
@@ -361,8 +360,7 @@ fn an_answer_costs_what_it_holds_and_not_what_lies_behind_it() {
     let file = file(&[HEAD, &services, &addresses("*.wild", 1500)].concat(), &[]);
     let (octets, [answers, _, additional], truncated) = counted(&file, "_s._tcp.example", rtype::SRV);
     assert_eq!((answers, truncated), (1500, false));
-    // The first target's addresses do not fit besides the others, and no set is sent in part (RFC 2181
-    // section 9).
+    // The first target's addresses do not fit, and no set is sent in part (RFC 2181 section 9).
     assert!(
         octets <= 65_535 && additional % 1500 == 0,
         "{octets} octets, {additional} addresses"

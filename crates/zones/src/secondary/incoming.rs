@@ -137,8 +137,7 @@ impl<'z> Incoming<'z> {
                 self.changed.remove(&key).ok_or(Wrong::Missing)?;
                 Stage::Removing
             }
-            // The next changes start where these end; the last ones end with the SOA record from the
-            // beginning.
+            // The next changes start where these end; the last ones end with the SOA record of the beginning.
             Stage::Adding(to) if is_soa && own == to && to == newest => Stage::Ended,
             Stage::Adding(to) if is_soa && own == to => Stage::Removing,
             Stage::Adding(_) if is_soa => return Err(Wrong::Order(own)),

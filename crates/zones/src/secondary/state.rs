@@ -85,8 +85,7 @@ impl State {
         };
     }
 
-    /// Records a failed check. Returns the number of failures in a row. Logs the problem if it differs from
-    /// the last one.
+    /// Records a failed check, and logs a problem that is new. Returns the number of failures in a row.
     pub fn failed(&self, problem: String) -> u32 {
         let mut known = self.known.lock();
         if known.problem.as_ref() != Some(&problem) {

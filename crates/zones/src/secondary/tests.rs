@@ -427,8 +427,7 @@ fn only_primaries_are_listened_to() {
     assert_eq!(flags & 15, 9);
 }
 
-/// A stage that has waited its full time does not wait again: a reload that changes something else is not
-/// delayed.
+/// A stage that has waited its full time does not wait again, so that it delays no later reload.
 #[tokio::test]
 async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -11,8 +11,7 @@ use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{MESSAGE_MAXIMUM, transfer};
 use dnsweir_answer::{Question, Resolution};
 
-/// A source's answer; if the query is signed and its transfers have a key, the answer is signed with that
-/// key.
+/// A source's answer; signed with the key of its transfers, if it has one and the query is signed.
 #[inline]
 pub fn say_signed(
     outgoing: Option<&Arc<Outgoing>>,
