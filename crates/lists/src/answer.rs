@@ -1,4 +1,4 @@
-//! What is answered for a name that is blocked.
+//! Answers for blocked names.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,25 +10,26 @@ use crate::dns::writer::{Writer, Written};
 use crate::dns::{CLASS_IN, build, rcode, rtype};
 use dnsweir_answer::{Question, Resolution};
 
-/// Serial, refresh, retry and expiry of the SOA record of a name that is not there. Nobody transfers it.
+/// Serial, refresh, retry and expire of the SOA record in a negative answer. No such zone is ever
+/// transferred.
 const NUMBERS: [u32; 4] = [1, 3600, 1200, 604_800];
 
-/// What is said of a name.
+/// The reply for a listed name.
 pub(crate) struct Reply<'a> {
-    /// The name of the list that says so, in wire format: what was asked for, or one above.
+    /// The listed name in wire format: the qname, or a name above it.
     pub listed: &'a [u8],
     /// The rcode of an answer without records.
     pub rcode: u16,
     /// The name's addresses.
     pub addresses: &'a [IpAddr],
-    /// Seconds that all of it may be kept.
+    /// TTL of all records, in seconds.
     pub ttl: u32,
-    /// Why, in words for people; none: it is not blocked, but has these addresses.
+    /// Why it is blocked, as text; `None` if it is not blocked but has these addresses.
     pub why: Option<String>,
 }
 
 impl Reply<'_> {
-    /// The answer to a question.
+    /// Builds the answer to a question.
     pub fn to(self, question: &Question<'_>) -> Resolution {
         let mut asked = question.name.to_vec();
         asked.extend(question.qtype.to_be_bytes());
@@ -59,7 +60,7 @@ impl Reply<'_> {
             };
         }
         if !found {
-            // RFC 2308 section 2: with it, the client knows for how long.
+            // RFC 2308 section 2: the SOA record tells the client how long to cache the answer.
             push(
                 Section::Authority,
                 self.listed,
@@ -88,8 +89,8 @@ fn soa(apex: &[u8], minimum: u32) -> Vec<u8> {
     soa
 }
 
-/// The rcode of a name that is not there.
+/// The rcode for a name that does not exist.
 pub(crate) const DENIED: u16 = rcode::NXDOMAIN;
 
-/// That of one without records, or with.
+/// The rcode for a name that exists, with or without records.
 pub(crate) const THERE: u16 = rcode::NOERROR;

@@ -1,12 +1,12 @@
-//! What is counted of a list.
+//! Counters of a list.
 
 use std::sync::atomic::AtomicU64;
 
-/// What became of queries for names of a list.
+/// Outcomes of queries for names on a list.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Those that the list decided about.
+    /// Queries that the list answered.
     pub blocked: AtomicU64,
-    /// Those that it let through although another one has the name.
+    /// Queries that it let through although another list has the name.
     pub passed: AtomicU64,
 }

@@ -1,18 +1,18 @@
-//! Who fetches lists from elsewhere.
+//! The interface to fetch remote lists.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::config::{Data, Location};
 
-/// What is at a location, or why that cannot be had.
+/// The contents of a location, or why they cannot be had.
 pub type Fetched = Pin<Box<dyn Future<Output = Result<Arc<Data>, String>> + Send>>;
 
-/// Fetches what locations name.
+/// Fetches the contents of locations.
 pub trait Fetch: Send + Sync {
-    /// What was fetched last, whenever that was.
+    /// Returns the copy kept of the last fetch, however old.
     fn kept(&self, location: &Location) -> Option<Arc<Data>>;
 
-    /// What is there now. It takes no longer than the location says.
+    /// Fetches the current contents, within the location's timeout.
     fn fetch(&self, location: &Location) -> Fetched;
 }

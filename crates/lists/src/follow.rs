@@ -1,6 +1,7 @@
-//! Reading lists, for good: when, and what becomes of what was read.
+//! Reads lists, and reads them again when they change or are due.
 //!
-//! All of it is on the thread of the stage, one list after the other, so that the memory that reading takes is taken once.
+//! All of it runs on the stage's thread, one list at a time, so that only one list's working memory is
+//! needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +18,19 @@ use super::state::{Contents, State};
 use crate::config::{Data, Location, RefreshOrigin};
 use crate::watch::Changes;
 
-/// Reads the lists of a stage.
+/// The task that reads the lists of a stage.
 pub(crate) struct Follower {
     pub states: Vec<Arc<State>>,
-    /// Who fetches what is elsewhere; none: nobody does.
+    /// Fetches remote lists; `None` if nothing does.
     pub fetch: Option<Arc<dyn Fetch>>,
-    /// How often.
+    /// How often to fetch.
     pub every: Duration,
-    /// Whose list is read.
+    /// Held while a list is read: one at a time.
     pub turn: Semaphore,
 }
 
 impl Follower {
-    /// Goes on for good.
+    /// Runs forever.
     pub async fn run(self) {
         let (mut files, mut locations) = (Vec::new(), Vec::new());
         for state in &self.states {
@@ -50,7 +51,7 @@ impl Follower {
         loop {
             changes.watch(&paths);
             for (state, path) in files {
-                // It is never closed.
+                // The semaphore is never closed.
                 let _turn = self.turn.acquire().await;
                 take(state, read_file(path, state.config.size));
             }
@@ -60,7 +61,7 @@ impl Follower {
             let again = failed.map(|(state, _)| state.attempts.pause(self.every)).min();
             tokio::select! {
                 () = changes.changed() => {}
-                // It may be that it could not be read for a moment.
+                // The failure may have been transient.
                 () = sleep(again.unwrap_or_default()), if again.is_some() => {}
             }
         }
@@ -70,7 +71,7 @@ impl Follower {
         let Some(fetch) = &self.fetch else {
             return take(state, Err("nothing is fetched here".into()));
         };
-        // Better old than none, until the server has said something.
+        // An old copy is better than none until the server has answered.
         if !state.has_come()
             && let Some(kept) = fetch.kept(location)
         {
@@ -85,7 +86,7 @@ impl Follower {
     }
 }
 
-/// Makes of a text what queries are answered from, or says why that cannot be.
+/// Publishes a list's text, or records why it cannot be used.
 fn take(state: &State, text: Result<Arc<Data>, String>) {
     let what = format!("reading the list {:?}", state.config.name);
     match text.and_then(|text| publish(state, &text)) {
@@ -94,7 +95,7 @@ fn take(state: &State, text: Result<Arc<Data>, String>) {
     }
 }
 
-/// Whether it is another text than before.
+/// Parses and publishes a list; returns whether its text has changed.
 fn publish(state: &State, text: &Data) -> Result<bool, String> {
     let digest = text.digest();
     if state

@@ -1,9 +1,10 @@
-//! What stands for a name: 122 bits, keyed, for it and for each name above it in one pass.
+//! Hashes of names: 122 bits, keyed, for a name and each name above it in one pass.
 //!
-//! A name's labels, from the top down, are the coefficients of a polynomial over the numbers modulo 2^61 - 1, and its hash is what the
-//! polynomial is at two places that the process has drawn at random. Two polynomials of degree n have the same value at n places at most.
-//! So two names have the same hash with a probability of less than (n / 2^61)^2, whatever they are, for whoever does not know the places:
-//! n is 128 at most, and of most names below 8. The hash of a name is where that of all below it goes on.
+//! A name's labels, from the top down, are the coefficients of a polynomial modulo 2^61 - 1. The hash is the
+//! value of that polynomial at two points drawn at random when the process starts. Two polynomials of degree
+//! n agree in at most n points. So for anyone who does not know the points, any two names collide with a
+//! probability below (n / 2^61)^2, where n is at most 128, and below 8 for most names. The hash of a name is
+//! the prefix from which the hashes of all names below it continue.
 
 use std::sync::LazyLock;
 
@@ -11,28 +12,28 @@ use smallvec::SmallVec;
 
 use crate::dns::name::{LABEL_MAXIMUM, NAME_MAXIMUM};
 
-/// The prime.
+/// The modulus, a Mersenne prime.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// Octets of a coefficient: of a label's first, one is its length.
+/// Bytes per coefficient. In a label's first coefficient, one of them is its length.
 const CHUNK: usize = 7;
 
-/// Labels for which there is room without an allocation.
+/// Labels that fit without a heap allocation.
 const USUAL: usize = 10;
 
-/// The places.
+/// The random points at which polynomials are evaluated.
 static PLACES: LazyLock<[u64; 2]> =
     LazyLock::new(|| [rand::random(), rand::random()].map(|drawn: u64| drawn % PRIME));
 
-/// Stands for a name.
+/// The hash of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Hash(pub [u64; 2]);
 
-/// A name and those above it.
+/// The hashes of a name and of those above it.
 pub(crate) struct Names(SmallVec<[(Hash, u8); USUAL]>);
 
 impl Names {
-    /// Those of a name in wire format, in lower case. What is no name ends where it stops to be one.
+    /// Hashes a name in lowercase wire format. Malformed input is cut at its first invalid label.
     pub fn of(name: &[u8]) -> Names {
         let (mut starts, mut at) = (SmallVec::<[u8; USUAL]>::new(), 0);
         while let Some(&length) = name.get(at)
@@ -47,13 +48,13 @@ impl Names {
         let names = starts.iter().rev().map(|&start| {
             let label = &name[usize::from(start)..];
             hash.push(&label[1..], usize::from(label[0]), places);
-            // What is before it is no part of it.
+            // The hash covers the labels from `start` on.
             (hash, start)
         });
         Names(names.collect())
     }
 
-    /// From the top down, each with where it begins, and whether it is the name itself.
+    /// Yields, from the top down, each hash, the offset of its name, and whether it is the whole name.
     #[inline]
     pub fn each(&self) -> impl Iterator<Item = (Hash, usize, bool)> {
         let last = self.0.len().wrapping_sub(1);
@@ -61,19 +62,20 @@ impl Names {
         names.map(move |(index, &(hash, start))| (hash, usize::from(start), index == last))
     }
 
-    /// The name itself; none: the root.
+    /// Returns the hash of the whole name, or `None` for the root.
     pub fn last(&self) -> Option<Hash> {
         self.0.last().map(|(hash, _)| *hash)
     }
 }
 
 impl Hash {
-    /// That of a name as lists spell it; none: it is no name of a host.
+    /// Hashes a name as lists spell it, or returns `None` if it is not a host name.
     ///
-    /// Names are taken as they are: those in other scripts in the form that is asked for (`xn--`), or in UTF-8.
+    /// Names are not converted: internationalized names must be in the form that is queried (`xn--`), or in
+    /// UTF-8.
     pub fn parse(text: &[u8]) -> Option<Hash> {
         let text = text.strip_suffix(b".").unwrap_or(text);
-        // With the first length and the root's, it has two octets more.
+        // Wire format takes two bytes more: the first length and the root.
         if text.is_empty() || text.len() > NAME_MAXIMUM - 2 {
             return None;
         }
@@ -83,7 +85,7 @@ impl Hash {
         for label in text.rsplit(|octet| *octet == b'.') {
             let is_label =
                 (1..=usize::from(LABEL_MAXIMUM)).contains(&label.len()) && label.iter().all(is_octet);
-            // Addresses are not names.
+            // An address is not a name.
             let is_number = is_top && label.iter().all(u8::is_ascii_digit);
             if !is_label || is_number {
                 return None;
@@ -94,11 +96,11 @@ impl Hash {
         Some(hash)
     }
 
-    /// Goes on with a label below, of so many octets, which are those at the beginning of `octets`, in lower case.
+    /// Appends a label: the first `length` bytes of `octets`, in lowercase.
     #[inline]
     fn push(&mut self, octets: &[u8], length: usize, places: [u64; 2]) {
         let mut at = length.min(CHUNK - 1);
-        // Never 0: no name is as another one below nothing.
+        // Never 0: leading zero coefficients would leave the hash unchanged.
         self.add(number(octets, at) << 8 | length as u64, places);
         while at < length {
             let count = (length - at).min(CHUNK);
@@ -111,7 +113,8 @@ impl Hash {
     fn add(&mut self, coefficient: u64, places: [u64; 2]) {
         for (value, place) in self.0.iter_mut().zip(places) {
             let product = u128::from(*value + coefficient) * u128::from(place);
-            // Less than 2^62 + 2^56, since a coefficient is less than 2^56; then no more than two above the prime.
+            // Below 2^62 + 2^56, since a coefficient is below 2^56; the second fold leaves at most two above
+            // the prime.
             let sum = (product as u64 & PRIME) + (product >> 61) as u64;
             let sum = (sum & PRIME) + (sum >> 61);
             *value = if sum >= PRIME { sum - PRIME } else { sum };
@@ -119,7 +122,7 @@ impl Hash {
     }
 }
 
-/// The first octets, up to seven, as a number.
+/// Returns the first `count` bytes, at most seven, as a little-endian number.
 #[inline]
 fn number(octets: &[u8], count: usize) -> u64 {
     match octets.first_chunk::<8>() {
@@ -162,7 +165,7 @@ mod tests {
         assert_eq!(Hash::parse(longest.as_bytes()), names(&longest).last().copied());
     }
 
-    /// Those that say the same in other places do not.
+    /// Names with the same characters in different labels differ.
     #[test]
     fn names_that_look_alike_differ() {
         let texts = [
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(hashes.len(), texts.len());
     }
 
-    /// At the highest places, too, where the most is left over.
+    /// Also at the highest points, where the remainders are largest.
     #[test]
     fn a_number_is_below_the_prime() {
         for places in [[PRIME - 1, PRIME - 2], [1, 2], *PLACES] {
@@ -209,7 +212,7 @@ mod tests {
         ] {
             assert!(Hash::parse(text.as_bytes()).is_none(), "{text:?}");
         }
-        // Wire format that ends too early is cut, not trusted.
+        // Truncated wire format is cut, not trusted.
         for octets in [&b""[..], b"\x03ab", b"\x03", b"\xc0\x0c", b"\x01a\x3fb"] {
             assert!(Names::of(octets).each().count() < 2);
         }

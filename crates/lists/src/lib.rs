@@ -1,8 +1,9 @@
-//! Names that are blocked, or answered in another way than by whoever has them: lists as people have them.
+//! Block lists: names that are blocked, or answered with other records than their own.
 //!
-//! [`Lists`] is the source. One thread for each reads its lists ([`follow`]): a [`line`] at a time, in whatever syntax it is,
-//! or a zone of [`policies`], into [`rules`], whose names are in a [`table`], by their [`hash`]. Queries are answered from what was read last ([`stage`]).
-//! Who fetches lists from elsewhere, somebody else brings ([`Fetch`]).
+//! [`Lists`] is the source. One thread per source reads its lists ([`follow`]): line by line, in any [`line`]
+//! syntax, or as a zone of [`policies`]. The names go into [`rules`], kept in a [`table`] by their [`hash`].
+//! Queries are answered from the last version read ([`stage`]). Remote lists are fetched through [`Fetch`],
+//! which the caller supplies.
 
 #![forbid(unsafe_code)]
 

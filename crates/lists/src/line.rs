@@ -1,54 +1,55 @@
-//! What a line of a list says. Each line tells by itself which syntax it is in: people mix them.
+//! Parses a line of a list. The syntax is detected per line, since people mix them.
 //!
 //! | line | what it is |
 //! |---|---|
 //! | `example.com` | a name |
 //! | `*.example.com`, `.example.com` | a name and all below it |
-//! | `0.0.0.0 example.com example.net` | names, as in `/etc/hosts`; with an address of somebody: what they are answered with |
-//! | <code>\|\|example.com^</code> | a name and all below it, as in lists of AdGuard |
+//! | `0.0.0.0 example.com example.net` | names, as in `/etc/hosts`; a real address becomes their answer |
+//! | <code>\|\|example.com^</code> | a name and all below it, as in AdGuard lists |
 //! | <code>@@\|\|example.com^</code> | an exception |
-//! | `# …`, `! …`, `[Adblock Plus]` | nothing |
+//! | `# …`, `! …`, `[Adblock Plus]` | ignored |
 
 use std::net::IpAddr;
 
 use super::hash::Hash;
 use super::table::Reach;
 
-/// Octets of a line that is looked at. The longest name with its address has fewer; of several names, many.
+/// The longest line that is parsed, in bytes. The longest name with its address has fewer; a line of several
+/// names can have many.
 pub(crate) const LONGEST: usize = 4096;
 
-/// What becomes of a name.
+/// What a line says about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// What the list says of all of its names.
+    /// Answered as the list is configured to.
     Block,
-    /// Whoever has it answers.
+    /// Let through to the next source.
     Allow,
-    /// It has no records, whatever the list says of others.
+    /// Answered without records, whatever the list is configured to.
     Empty,
-    /// It has this address.
+    /// Answered with this address.
     Address(IpAddr),
 }
 
 /// Why a line cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// It is longer than any.
+    /// It is too long.
     Long,
-    /// It is about parts of pages, or requests of browsers.
+    /// It is about parts of pages, or about requests of browsers.
     Browser,
-    /// Its options say for whom or for what it is, which is not known here.
+    /// It has options that limit it to some clients or requests, which are not supported.
     Options,
-    /// A pattern or a regular expression.
+    /// It is a pattern or a regular expression.
     Pattern,
-    /// A policy, or a directive, that is not known here.
+    /// It is an unsupported policy or directive.
     Policy,
-    /// There is no name in it.
+    /// It has no valid name.
     Name,
 }
 
 impl Unusable {
-    /// In the words of an operator.
+    /// Describes the reason for an operator.
     pub fn why(self) -> &'static str {
         match self {
             Unusable::Long => "it is too long",
@@ -61,7 +62,7 @@ impl Unusable {
     }
 }
 
-/// Names that every hosts file has, for the machine that it is on.
+/// Names in every hosts file for the local machine, which are ignored.
 const OWN: [&[u8]; 12] = [
     b"localhost",
     b"localhost.localdomain",
@@ -77,16 +78,16 @@ const OWN: [&[u8]; 12] = [
     b"0.0.0.0",
 ];
 
-/// Options without which a rule would say the same here: it is for all requests, or counts for more than others.
+/// Options that do not narrow a rule here: it covers all requests, or overrides others.
 const OPTIONS: [&[u8]; 3] = [b"all", b"important", b"document"];
 
-/// What marks a rule for parts of pages.
+/// Markers of a rule for parts of pages.
 const OF_PAGES: [&[u8]; 4] = [b"##", b"#@#", b"#?#", b"#$#"];
 
-/// Reads a line, and says of each of its names what it stands for, and what becomes of that.
+/// Parses a line, and calls `say` with the hash, reach and rule of each of its names.
 ///
 /// # Errors
-/// When there is something on it that cannot be used.
+/// Those of `say`. The inner result says why the line cannot be used.
 pub(crate) fn read<E>(
     line: &[u8],
     mut say: impl FnMut(Hash, Reach, Rule) -> Result<(), E>,
@@ -129,13 +130,13 @@ pub(crate) fn read<E>(
     }
 }
 
-/// The names that a line of a hosts file has for an address.
+/// Parses the names of a hosts-file line with this address.
 fn hosts<'l, E>(
     address: IpAddr,
     names: impl Iterator<Item = &'l [u8]>,
     mut say: impl FnMut(Hash, Reach, Rule) -> Result<(), E>,
 ) -> Result<Result<(), Unusable>, E> {
-    // Nobody is there, or whoever asks: it is meant to lead nowhere.
+    // Unspecified and loopback addresses are meant to lead nowhere.
     let nowhere = address.is_unspecified() || address.is_loopback();
     let rule = if nowhere {
         Rule::Block
@@ -160,14 +161,14 @@ fn hosts<'l, E>(
     })
 }
 
-/// A name alone, or with what says that those below it are meant, too.
+/// Parses a name alone, or with a prefix that includes all names below it.
 fn domain<E>(
     word: &[u8],
     mut say: impl FnMut(Hash, Reach, Rule) -> Result<(), E>,
 ) -> Result<Result<(), Unusable>, E> {
     let below = word.strip_prefix(b"*.").or_else(|| word.strip_prefix(b"."));
     let name = below.unwrap_or(word);
-    // Lists for browsers end a name so, too.
+    // Browser lists may also end a name this way.
     let name = name.strip_suffix(b"^").unwrap_or(name);
     match Hash::parse(name) {
         Some(hash) => {
@@ -183,7 +184,7 @@ fn domain<E>(
     }
 }
 
-/// The name of a rule that is for all of it.
+/// Parses a rule that covers a name entirely.
 fn adblock(rule: &[u8]) -> Result<Hash, Unusable> {
     let at = rule.iter().position(|octet| *octet == b'$');
     let (pattern, options) = match at {
@@ -201,10 +202,10 @@ fn adblock(rule: &[u8]) -> Result<Hash, Unusable> {
     Hash::parse(name).ok_or(Unusable::Pattern)
 }
 
-/// The address that a word is, if it is one.
+/// Parses a word as an address, if it is one.
 fn address(word: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(word).ok()?;
-    // Those of link-local networks have a zone behind them.
+    // A link-local address has a zone after it.
     text.split('%').next()?.parse().ok()
 }
 
@@ -212,7 +213,7 @@ fn address(word: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// What a line says: of each name that it stands for, also below with a dot before it, what becomes of it.
+    /// Returns the hash, reach and rule of each name on a line.
     fn said(line: &str) -> Result<Vec<(Hash, Reach, Rule)>, Unusable> {
         let mut said = Vec::new();
         let read = read::<()>(line.as_bytes(), |hash, reach, rule| {

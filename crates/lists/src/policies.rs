@@ -1,14 +1,15 @@
-//! Response policy zones, a line at a time (draft-vixie-dnsop-dns-rpz-00): what becomes of a name is a record of it.
+//! Parses response policy zones line by line (draft-vixie-dnsop-dns-rpz-00): a record says what to answer for
+//! its owner name.
 //!
-//! | record | what becomes of the name |
+//! | record | answer |
 //! |---|---|
-//! | `CNAME .`, `CNAME rpz-drop.` | what the list says of all of its names |
-//! | `CNAME *.` | it has no records |
-//! | `CNAME rpz-passthru.` | whoever has it answers |
-//! | `A`, `AAAA` | it has this address |
+//! | `CNAME .`, `CNAME rpz-drop.` | as the list is configured to |
+//! | `CNAME *.` | no records |
+//! | `CNAME rpz-passthru.` | let through to the next source |
+//! | `A`, `AAAA` | this address |
 //!
-//! Names are relative to the zone, `*.` stands for all below one. What is triggered by addresses or servers is not known here, nor are
-//! other targets.
+//! Names are relative to the zone, and `*.` covers all names below one. Triggers on addresses or name
+//! servers, and other targets, are not supported.
 
 use smallvec::SmallVec;
 
@@ -16,28 +17,28 @@ use super::hash::Hash;
 use super::line::{LONGEST, Rule, Unusable};
 use super::table::Reach;
 
-/// Words of a record that matter: owner, TTL, class, type, and data.
+/// The most words of a record that matter: owner, TTL, class, type, and data.
 const WORDS: usize = 5;
 
-/// Types of records that every zone has and that say nothing of names.
+/// Record types that occur in every zone and are no policies.
 const OF_ZONES: [&str; 3] = ["SOA", "NS", "TXT"];
 
-/// A zone that is being read.
+/// The parser's state within a zone.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    /// What absolute names end in, without its last dot.
+    /// The suffix of absolute names, without its last dot.
     origin: Vec<u8>,
-    /// The owner of the last record.
+    /// The owner of the last record, in lowercase.
     owner: Vec<u8>,
-    /// How many parentheses are open: what stands in them goes on from the line before.
+    /// How many parentheses are open: lines within them continue the record before.
     open: usize,
 }
 
 impl Policies {
-    /// Reads a line, and says of its name what it stands for, and what becomes of that.
+    /// Parses a line, and calls `say` with the hash, reach and rule of its name.
     ///
     /// # Errors
-    /// Those of `say`.
+    /// Those of `say`. The inner result says why the line cannot be used.
     pub fn read<E>(
         &mut self,
         line: &[u8],
@@ -65,7 +66,7 @@ impl Policies {
         }
     }
 
-    /// The first words of a line without its comment. Parentheses are counted.
+    /// Splits a line into its first words, without its comment, and counts parentheses.
     fn words<'l>(&mut self, line: &'l [u8]) -> SmallVec<[&'l [u8]; WORDS]> {
         let (mut words, mut start, mut quoted) = (SmallVec::new(), None, false);
         for (at, octet) in line.iter().chain(b" ").enumerate() {
@@ -102,7 +103,7 @@ impl Policies {
         }
     }
 
-    /// What a record says of its owner; none: nothing.
+    /// Parses a record of the last owner; `None` if it is no policy.
     fn record(&mut self, words: &[&[u8]]) -> Result<Option<(Hash, Reach, Rule)>, Unusable> {
         let is_type = |word: &&&[u8]| {
             !word.first().is_some_and(u8::is_ascii_digit) && !word.eq_ignore_ascii_case(b"IN")
@@ -130,7 +131,7 @@ impl Policies {
         Ok(Some((hash, reach, rule)))
     }
 
-    /// The name that the last owner is about.
+    /// Returns the name that the last owner stands for.
     fn name(&self) -> Result<(Hash, Reach), Unusable> {
         let owner = match self.owner.strip_suffix(b".") {
             None => &self.owner[..],
@@ -155,7 +156,7 @@ impl Policies {
 mod tests {
     use super::*;
 
-    /// What a zone says, one after the other.
+    /// The policies of a zone, in order.
     type Said = Vec<(Hash, Reach, Rule)>;
 
     fn read(text: &str) -> (Said, Vec<(usize, Unusable)>) {

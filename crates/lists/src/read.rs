@@ -1,4 +1,4 @@
-//! From the text of a list to its names.
+//! Parses the text of a list into its names.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use super::rules::{Reading, Rules};
 use super::table::{Full, Reach};
 use crate::config::{List, ListFormat, spell_size};
 
-/// Lines that are named of those that cannot be used.
+/// How many unusable lines are named.
 const NAMED: usize = 3;
 
 /// Lines of a list that cannot be used.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// The first of them.
+    /// The first of them, by line number.
     first: Vec<(usize, Unusable)>,
 }
 
@@ -29,7 +29,7 @@ impl Skipped {
     }
 }
 
-/// How many, and what is wrong with the first.
+/// Formats the count, and what is wrong with the first lines.
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = if self.count == 1 { "line" } else { "lines" };
@@ -41,10 +41,10 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// The names of a list's text, and what of it cannot be used.
+/// Parses a list; also returns which lines cannot be used.
 ///
 /// # Errors
-/// When it has too many names, or is no list.
+/// When it has too many names, or is not a list.
 pub(crate) fn read(text: &[u8], list: &List) -> Result<(Rules, Skipped), String> {
     let full = |Full| {
         let most = spell_size(list.memory);
@@ -73,7 +73,7 @@ pub(crate) fn read(text: &[u8], list: &List) -> Result<(Rules, Skipped), String>
         }
     }
     let rules = reading.finish().map_err(full)?;
-    // What somebody has put in its place by mistake shall not open what was closed.
+    // A file put in its place by mistake must not unblock everything.
     if rules.names() == 0 && skipped.count > 0 {
         return Err(format!("it has no name: {skipped}"));
     }

@@ -1,4 +1,4 @@
-//! What a list says of names, as it was read last.
+//! The names of a list, and what to answer for them, as last read.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use super::hash::{Hash, Names};
 use super::line::Rule;
 use super::table::{Builder, Full, Reach, Table};
 
-/// Octets that are counted for a name with an address.
+/// Bytes accounted for a name with an address.
 const RECORD: usize = 128;
 
 /// The names of a list.
@@ -20,30 +20,30 @@ pub(crate) struct Rules {
     octets: usize,
 }
 
-/// What a list says of a name.
+/// A list's verdict on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word<'r> {
-    /// What it says of all of its names.
+    /// Answered as the list is configured to.
     Block,
-    /// It has no records.
+    /// Answered without records.
     Empty,
-    /// It has these addresses.
+    /// Answered with these addresses.
     Addresses(&'r [IpAddr]),
 }
 
 impl Rules {
-    /// How many names it has.
+    /// Returns the number of names.
     pub fn names(&self) -> usize {
         let tables = [&self.block, &self.allow, &self.empty];
         tables.map(Table::len).iter().sum::<usize>() + self.addresses.len()
     }
 
-    /// Octets that it takes, about.
+    /// Returns its approximate size in bytes.
     pub fn octets(&self) -> usize {
         self.octets
     }
 
-    /// What it says of a name, and where the one begins within it for which it says so.
+    /// Returns the verdict on a name, and the offset in it of the listed name.
     #[inline]
     pub fn find(&self, names: &Names) -> Option<(Word<'_>, usize)> {
         if !self.addresses.is_empty()
@@ -56,26 +56,26 @@ impl Rules {
         tables.find_map(|(table, word)| Some((word, table.find(names)?)))
     }
 
-    /// Whether it says that whoever has a name answers.
+    /// Returns whether the list lets a name through.
     pub fn allows(&self, names: &Names) -> bool {
         self.allow.find(names).is_some()
     }
 }
 
-/// The names of a list that is being read.
+/// A list being read.
 pub(crate) struct Reading {
     block: Builder,
     allow: Builder,
     empty: Builder,
     addresses: HashMap<Hash, Vec<IpAddr>>,
-    /// Octets of those.
+    /// Bytes accounted for `addresses`.
     with_addresses: usize,
-    /// The most octets of all.
+    /// The most bytes in total.
     most: usize,
 }
 
 impl Reading {
-    /// Nothing yet, and room for so many octets.
+    /// Starts an empty list of at most `most` bytes.
     pub fn new(most: usize) -> Reading {
         Reading {
             block: Builder::default(),
@@ -87,10 +87,10 @@ impl Reading {
         }
     }
 
-    /// Takes a name in.
+    /// Adds a name.
     ///
     /// # Errors
-    /// When there is no room for more.
+    /// When it exceeds the limit.
     pub fn push(&mut self, hash: Hash, reach: Reach, rule: Rule) -> Result<(), Full> {
         match rule {
             Rule::Block => self.block.push(hash, reach),
@@ -117,7 +117,7 @@ impl Reading {
         }
     }
 
-    /// The whole.
+    /// Builds the tables.
     pub fn finish(self) -> Result<Rules, Full> {
         let mut rules = Rules {
             block: self.block.finish()?,

@@ -1,4 +1,4 @@
-//! What `lists` says as a source of answers.
+//! The `lists` source.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -24,47 +24,48 @@ use dnsweir_answer::{Fallthrough, Question, Resolution, Status};
 pub struct Lists {
     config: config::Lists,
     states: Vec<Arc<State>>,
-    /// Names that none of them blocks.
+    /// The names of `allow`, which no list blocks.
     allowed: Fallthrough,
     fetch: OnceLock<Arc<dyn Fetch>>,
     begun: OnceLock<Instant>,
     thread: Mutex<Option<Background>>,
 }
 
-/// What it has open: one request, with what it asks for a server's address, one file, and what watches files.
+/// The most descriptors it has open: one request including the lookup of its server, one file, and the file
+/// watch.
 pub const MOST_SOCKETS: usize = 12;
 
-/// The most octets that its lists take: what is served, and of the one that is being read its text, what is gathered of it, and what
-/// that comes to be.
+/// Returns the most bytes its lists take: all served lists, and for the one being read its text, the names
+/// collected so far, and the table made from them.
 pub fn most_octets(config: &config::Lists) -> usize {
     let served = config.lists.iter().map(|list| list.memory).sum::<usize>();
     let reading = config.lists.iter().map(|list| 2 * list.memory + list.size);
     served + reading.max().unwrap_or_default()
 }
 
-/// Lists that were read before: another stage that has them goes on with them.
+/// Lists that were read before, which a new stage takes over.
 #[derive(Default)]
 pub struct Known<'k>(Vec<&'k Arc<State>>);
 
 impl<'k> Known<'k> {
-    /// Those of some.
+    /// Collects the lists of other stages.
     pub fn of(stages: impl Iterator<Item = &'k Lists>) -> Known<'k> {
         Known(stages.flat_map(|stage| &stage.states).collect())
     }
 }
 
-/// What its lists say of a name that was asked for.
+/// What the lists say about the name in a question.
 enum Said<'s> {
-    /// One has it: which, what it says, and the name that it has.
+    /// A list has it: that list, its verdict, and the listed name.
     Listed(&'s State, Word<'s>, &'s [u8]),
-    /// One has it, and another one, or else `allow`, lets it through.
+    /// A list has it, but another list, or else `allow` (`None`), lets it through.
     Passed(Option<&'s State>),
-    /// None has it.
+    /// No list has it.
     Nothing,
 }
 
 impl Lists {
-    /// One that has what was read before of the same lists, and nothing of others yet.
+    /// Creates a stage that takes over lists already read; all others start empty.
     pub fn new(config: &config::Lists, known: &Known<'_>) -> Lists {
         let former = || known.0.iter().copied();
         Lists {
@@ -81,12 +82,12 @@ impl Lists {
         }
     }
 
-    /// Who fetches what is elsewhere. Only the first call, before it begins, does anything.
+    /// Sets what fetches remote lists. Only the first call, before [`Lists::begin`], has an effect.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
         let _ = self.fetch.set(Arc::clone(fetch));
     }
 
-    /// Begins to read its lists. Only the first call does anything.
+    /// Starts the thread that reads the lists. Only the first call has an effect.
     pub fn begin(&self) {
         if self.begun.set(Instant::now()).is_err() {
             return;
@@ -103,20 +104,20 @@ impl Lists {
         }
     }
 
-    /// The same, and waits until each list has come once, but no longer than it should since it began.
+    /// Calls [`Lists::begin`], then waits until each list was read once, but at most `wait` from the start.
     pub async fn bring_up(&self) {
         self.begin();
         learnt(self.begun.get(), self.config.wait, self.ready()).await;
     }
 
-    /// Waits until each list has come once.
+    /// Waits until each list was read once.
     pub async fn ready(&self) {
         for state in &self.states {
             state.came().await;
         }
     }
 
-    /// Why it should not be asked yet.
+    /// Returns why the stage is not ready, if it is not.
     pub fn not_ready(&self) -> Option<String> {
         let wait = self.config.wait;
         let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
@@ -135,7 +136,7 @@ impl Lists {
         ))
     }
 
-    /// What its lists say, as they were read last.
+    /// Answers a question from the lists as last read.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
         self.said(question, |said| match said {
             Said::Listed(state, word, listed) => {
@@ -152,7 +153,7 @@ impl Lists {
         })
     }
 
-    /// The same, in words for who follows a query; none: there is nothing to say.
+    /// Describes the same verdict for a trace; `None` if no list has the name.
     pub fn words(&self, question: &Question<'_>) -> Option<String> {
         self.said(question, |said| match said {
             Said::Listed(state, word, listed) => {
@@ -190,7 +191,7 @@ impl Lists {
         then(Said::Nothing)
     }
 
-    /// Who lets a name through that is on a list, if anybody does. It is asked for few names: most are on no list.
+    /// Returns what lets a listed name through, if anything. Called for few names: most are on no list.
     fn passing(&self, names: &Names, question: &Question<'_>) -> Option<Option<&State>> {
         if self.allowed.covers(question.name) {
             return Some(None);
@@ -204,7 +205,7 @@ impl Lists {
         states.find(lets_through).map(Some)
     }
 
-    /// The lists that are for whoever asks.
+    /// Returns the lists that apply to the client.
     fn states_for(&self, question: &Question<'_>) -> impl Iterator<Item = &State> {
         let client = question.client;
         let is_for = move |state: &&State| {
@@ -214,7 +215,7 @@ impl Lists {
         self.states.iter().map(|state| &**state).filter(is_for)
     }
 
-    /// What is said of a name for which a list has this word.
+    /// Returns the reply for a name that a list gives this verdict.
     fn reply<'r>(&'r self, state: &'r State, word: Word<'r>, listed: &'r [u8]) -> Reply<'r> {
         let (rcode, addresses) = match (word, &state.config.answer) {
             (Word::Addresses(addresses), _) => (THERE, addresses),
@@ -232,7 +233,7 @@ impl Lists {
         }
     }
 
-    /// What `/status` shows of it.
+    /// Returns its part of `/status`.
     pub fn status(&self) -> Status {
         let lists: Vec<String> = self.states.iter().map(|state| state.status()).collect();
         Status {
@@ -241,7 +242,7 @@ impl Lists {
         }
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its part of `/metrics`.
     pub fn show(&self, figures: &mut Figures) {
         self.states.iter().for_each(|state| show(state, figures));
     }

@@ -1,4 +1,4 @@
-//! A list, as all workers see it.
+//! The state of a list, shared by all workers.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::rules::Rules;
 use crate::attempts::Attempts;
 use crate::config::{List, spell_duration};
 
-/// What a list said when it was read.
+/// A list as read.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    /// Of names.
+    /// Its names.
     pub rules: Rules,
-    /// Lines that cannot be used.
+    /// How many lines cannot be used.
     pub skipped: u64,
     /// The SHA-256 of its text.
     pub digest: String,
@@ -23,20 +23,20 @@ pub(crate) struct Contents {
 
 /// A list.
 pub(crate) struct State {
-    /// What is written about it.
+    /// Its configuration.
     pub config: List,
-    /// What queries are answered from; none: nothing has come yet.
+    /// What queries are answered from; `None` until it was first read.
     pub known: ArcSwapOption<Contents>,
-    /// How attempts to read it came out.
+    /// The outcomes of attempts to read it.
     pub attempts: Attempts,
-    /// What became of queries.
+    /// The outcomes of queries.
     pub counters: Counters,
-    /// Whether it has ever come.
+    /// Whether it was ever read.
     came: watch::Sender<bool>,
 }
 
 impl State {
-    /// One that knows what `former` ones do of the same list.
+    /// Creates a list, with the contents that a `former` state has of the same list.
     pub fn new<'s>(config: &List, former: impl IntoIterator<Item = &'s Arc<State>>) -> Arc<State> {
         let mut former = former.into_iter().filter(|former| former.reads_as(config));
         let known = former.find_map(|former| former.known.load_full());
@@ -50,30 +50,30 @@ impl State {
         })
     }
 
-    /// Whether what it read is what one that is written so would.
+    /// Returns whether a list with this configuration would read the same contents.
     fn reads_as(&self, config: &List) -> bool {
         let own = &self.config;
         own.origin == config.origin && own.format == config.format && own.subdomains == config.subdomains
     }
 
-    /// Has queries answered from something else.
+    /// Replaces what queries are answered from.
     pub fn publish(&self, contents: Contents) {
         self.known.store(Some(Arc::new(contents)));
         self.came.send_replace(true);
     }
 
-    /// Waits until it has come.
+    /// Waits until it was first read.
     pub async fn came(&self) {
-        // The sender is here.
+        // Cannot fail: `self` holds the sender.
         let _ = self.came.subscribe().wait_for(|came| *came).await;
     }
 
-    /// Whether it has.
+    /// Returns whether it was ever read.
     pub fn has_come(&self) -> bool {
         *self.came.borrow()
     }
 
-    /// How it is, for `/status`.
+    /// Describes its state for `/status`.
     pub fn status(&self) -> String {
         let mut text = match &*self.known.load() {
             Some(known) => format!("{:?} with {} names", self.config.name, known.rules.names()),

@@ -1,30 +1,31 @@
-//! Many names in little memory: twelve octets each for 93 bits of their hashes, and half of one for where to look.
+//! Many names in little memory: twelve bytes per name for 93 bits of its hash, and half a byte for the index.
 //!
-//! A name that is on no list is taken for one of a million that are with a probability of less than 2^-64 if it has the length of most:
-//! less than 8 / 2^61 for the first number ([`hash`](super::hash)), 8 / 2^32 for half of the second, a million times, for four labels. Of
-//! the longest names, with 128 in the place of 8 and of 4, it is 2^-52.
+//! A name that is on no list is mistaken for one of a million listed names with a probability below 2^-64 if
+//! it has the usual length: less than 8 / 2^61 for the first number ([`hash`](super::hash)), times 8 / 2^32
+//! for half of the second, times a million names, times four labels. For the longest names, with 128 in place
+//! of 8 and of 4, it is 2^-52.
 
 use super::hash::{Hash, Names};
 
-/// Names of a bucket, on average.
+/// Average number of names per bucket.
 const BUCKET: usize = 8;
 
-/// Bits of a hash's numbers.
+/// Bits of each number of a hash.
 const BITS: u32 = 61;
 
-/// What a name of a list stands for.
+/// Which names an entry matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Itself.
+    /// The name itself.
     Itself,
-    /// All below it.
+    /// All names below it.
     Below,
-    /// Both.
+    /// The name and all names below it.
     Both,
 }
 
 impl Reach {
-    /// A bit for itself, and one for all below.
+    /// Returns one bit for the name itself, and one for all names below it.
     fn bits(self) -> u64 {
         match self {
             Reach::Itself => ITSELF,
@@ -37,36 +38,36 @@ impl Reach {
 const ITSELF: u64 = 1;
 const BELOW: u64 = 2;
 
-/// Bits of what a name stands for.
+/// Bits that encode a [`Reach`].
 const REACH: u32 = 2;
 
-/// Names that do not change any more.
+/// An immutable set of names.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// Where each bucket begins, and where the last one ends.
+    /// The start of each bucket, followed by the end of the last one.
     starts: Box<[u32]>,
-    /// The first number of each name's hash, sorted, and behind it what the name stands for.
+    /// The first number of each hash, sorted, shifted left by `REACH` with the entry's reach below it.
     first: Box<[u64]>,
-    /// The low half of the second.
+    /// The low half of the second number.
     second: Box<[u32]>,
 }
 
-/// There is no room for more.
+/// The table cannot hold more names.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 impl Table {
-    /// How many names it has.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.first.len()
     }
 
-    /// Octets that it takes.
+    /// Returns its size in bytes.
     pub fn octets(&self) -> usize {
         size_of_val(&*self.starts) + size_of_val(&*self.first) + size_of_val(&*self.second)
     }
 
-    /// Where the name begins within another one that stands for it: itself, or one above it; none: no name does.
+    /// Returns the offset in the name of the matching entry, which is the name itself or one above it.
     #[inline]
     pub fn find(&self, names: &Names) -> Option<usize> {
         if self.first.is_empty() {
@@ -79,7 +80,7 @@ impl Table {
         found.next().map(|(_, start, _)| start)
     }
 
-    /// What a name stands for.
+    /// Returns the reach bits of a name; 0 if it is not in the table.
     #[inline]
     fn reach(&self, Hash([first, second]): Hash) -> u64 {
         let bucket = bucket(first, self.starts.len() - 1);
@@ -97,18 +98,18 @@ impl Table {
     }
 }
 
-/// The bucket of a number, of so many.
+/// Returns the bucket, out of `count`, that a number belongs to.
 #[inline]
 fn bucket(number: u64, count: usize) -> usize {
     ((u128::from(number) * count as u128) >> BITS) as usize
 }
 
-/// A table that is being made.
+/// A table under construction.
 #[derive(Default)]
 pub(crate) struct Builder(Vec<(u64, u32)>);
 
 impl Builder {
-    /// Octets that it takes, without its table.
+    /// Returns the bytes collected so far, without the table made from them.
     pub fn octets(&self) -> usize {
         self.0.len() * size_of::<(u64, u32)>()
     }
@@ -118,10 +119,10 @@ impl Builder {
         self.0.push((first << REACH | reach.bits(), second as u32));
     }
 
-    /// The table.
+    /// Builds the table.
     ///
     /// # Errors
-    /// When there are more names than it can count.
+    /// When there are more names than a `u32` can count.
     pub fn finish(mut self) -> Result<Table, Full> {
         u32::try_from(self.0.len()).map_err(|_| Full)?;
         self.0.sort_unstable();
@@ -152,7 +153,7 @@ mod tests {
         Hash::parse(text.as_bytes()).unwrap()
     }
 
-    /// What of a name a table has.
+    /// Returns the table's entry that matches a name.
     fn find(table: &Table, text: &str) -> Option<String> {
         let name = Name::parse(text).unwrap();
         let start = table.find(&Names::of(name.as_bytes()))?;
@@ -210,7 +211,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each name that is listed is found, and no other.
+        /// Each listed name is found, and no other.
         #[test]
         fn what_is_listed_is_found_and_nothing_else(
             listed in prop::collection::vec(("[ab]{1,2}(\\.[ab]{1,2}){0,3}", 0..3u8), 0..60),

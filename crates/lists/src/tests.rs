@@ -1,4 +1,4 @@
-//! From a text to what is answered.
+//! Tests from a list's text to the answer.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::figures::Figures;
 use crate::read::read;
 use dnsweir_answer::{Question, Resolution};
 
-/// The stage with these words.
+/// Parses a `lists` stage with these words.
 fn config(folder: &Path, words: &str) -> config::Lists {
     let text = format!("listen \"127.0.0.1\"\nzone \".\" {{ lists {{ {words} }}; forward \"192.0.2.1\" }}");
     let config = config::parse("test", &text, folder, NO_MODULES).unwrap_or_else(|report| panic!("{report}"));
@@ -30,14 +30,14 @@ fn config(folder: &Path, words: &str) -> config::Lists {
 
 const NO_MODULES: config::Builtins = &[];
 
-/// A list whose text is given elsewhere.
+/// A list whose text the test supplies.
 fn list(words: &str) -> List {
     config(Path::new("/"), &format!("list \"l\" {{ source \"l\"; {words} }}"))
         .lists
         .remove(0)
 }
 
-/// What is said to a client: the rcode, and the records; nothing: the next stage is asked.
+/// Returns the rcode and the records that a client gets, or `None` if the next stage is asked.
 fn said(lists: &Lists, client: &str, name: &str, qtype: &str) -> Option<String> {
     let name = Name::parse(name).unwrap();
     let (zone, zones) = (Name::ROOT, SuffixMap::default());
@@ -70,7 +70,7 @@ fn said(lists: &Lists, client: &str, name: &str, qtype: &str) -> Option<String> 
     }
 }
 
-/// Begins, and waits until all has come.
+/// Starts the stage, and waits until all lists were read.
 async fn up(lists: Lists) -> Lists {
     tokio::time::timeout(Duration::from_secs(60), lists.bring_up())
         .await
@@ -87,7 +87,7 @@ const WORDS: &str = "list \"ads\" { source \"ads\" }
         list \"policies\" { source \"rpz\"; format \"rpz\" }
         allow \"plain.example\"; ttl \"5m\"";
 
-/// Who asks for what, and what is said: an rcode with the name that is listed and its list, the records, or nothing.
+/// Client and question, then the expected rcode, listed name and list, or the records; empty: not answered.
 const CASES: &str = "
 192.0.2.9 ads.example A | NXDOMAIN ads.example. ads
 192.0.2.9 x.y.Ads.example AAAA | NXDOMAIN ads.example. ads
@@ -169,7 +169,7 @@ async fn names_are_answered_as_their_list_says() {
     assert_eq!(lists.not_ready(), None);
 }
 
-/// A list that is not there leaves all names to the next stage, and says so for as long as it is waited for.
+/// A missing list passes all names to the next stage, and reports so as long as it is waited for.
 #[tokio::test]
 async fn a_list_comes_when_its_file_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,14 +187,14 @@ async fn a_list_comes_when_its_file_does() {
     std::fs::write(&file, "a.example\n").unwrap();
     lists.ready().await;
     assert!(said(&lists, "192.0.2.9", "a.example", "A").is_some());
-    // What is no list does not take its place; the next one does.
+    // A file that is not a list does not replace it; the next valid one does.
     std::fs::write(&file, "<!DOCTYPE html>\nb.example\n").unwrap();
     wait_until(|| lists.status().text.contains("it is a page")).await;
     assert!(said(&lists, "192.0.2.9", "a.example", "A").is_some());
     std::fs::write(&file, "b.example\n").unwrap();
     wait_until(|| said(&lists, "192.0.2.9", "b.example", "A").is_some()).await;
     assert_eq!(said(&lists, "192.0.2.9", "a.example", "A"), None);
-    // Another configuration goes on with what is known, and reads it again.
+    // A new configuration takes over what is known, and reads it again.
     let other = config(
         folder.path(),
         "list \"renamed\" { source \"late\"; answer \"nodata\" }",
@@ -207,7 +207,7 @@ async fn a_list_comes_when_its_file_does() {
     );
 }
 
-/// Awaits what a thread will do; there is nothing else to be told by.
+/// Polls until it holds: the other thread sends no notification.
 async fn wait_until(holds: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !holds() {
@@ -219,7 +219,7 @@ async fn wait_until(holds: impl Fn() -> bool) {
     }
 }
 
-/// A server that says what it is told to.
+/// A server with scripted contents.
 #[derive(Default)]
 struct Server {
     kept: Option<&'static str>,
