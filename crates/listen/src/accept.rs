@@ -1,4 +1,5 @@
-//! Connections of clients as they come (RFC 7766), as many as there is room for: plain TCP, and what lies upon it.
+//! Accepts connections of clients (RFC 7766), as many as there is room for: plain TCP, and what runs on top
+//! of it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,30 +16,30 @@ use super::client_connections::ClientConnection;
 use super::service::Service;
 use super::switch::{refuse_connections, steer};
 
-/// How long connections whose handshake has begun may take to end it once we are to stop. They cannot be
-/// given to another listener: closed before, ours would have them reset.
+/// How long pending TCP handshakes may take during shutdown. They cannot be handed to another listener: if
+/// ours closed earlier, they would be reset.
 const HANDSHAKE: Duration = Duration::from_millis(100);
 
-/// Accepts the connections of a listener until its service is to stop.
+/// Accepts the connections of a listener until its service stops.
 struct Acceptor {
     listener: TcpListener,
     service: Service,
-    /// Until when the last connections are accepted.
+    /// Until when the last connections are accepted; `None` until the service stops.
     last: Option<Instant>,
 }
 
-/// A connection that there is room for.
+/// A connection that was admitted.
 pub struct Accepted {
-    /// As the kernel has it.
+    /// The TCP stream.
     pub stream: TcpStream,
-    /// Its other end.
+    /// The client's address.
     pub client: SocketAddr,
-    /// Holds its room.
+    /// Its slot among all connections.
     pub open: Open,
 }
 
 impl Acceptor {
-    /// Nothing is accepted yet.
+    /// Creates an acceptor for a listener.
     fn new(listener: TcpListener, service: Service) -> Acceptor {
         Acceptor {
             listener,
@@ -47,7 +48,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection that there is room for; none when the service has stopped.
+    /// Returns the next connection that there is room for; `None` when the service has stopped.
     async fn next(&mut self) -> Option<Accepted> {
         loop {
             match self.accept().await? {
@@ -58,8 +59,8 @@ impl Acceptor {
                 }
                 Err(_) if self.last.is_some() => return self.end(),
                 Err(error) => {
-                    // Out of descriptors, or a connection that was gone before we took it: the next attempt
-                    // may do better, but not at once.
+                    // No descriptors are left, or the connection was gone before we accepted it. Retry after
+                    // a pause.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -80,8 +81,8 @@ impl Acceptor {
         };
         match timeout_at(last, self.listener.accept()).await {
             Ok(accepted) => Some(accepted),
-            // The last look is at the socket itself, and finds those that wait: closed unaccepted, they
-            // would be reset.
+            // The last look is at the socket itself, for connections not accepted yet: closing the listener
+            // would reset them.
             Err(_) => match accept_waiting(&self.listener) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.end(),
                 accepted => Some(accepted),
@@ -89,10 +90,10 @@ impl Acceptor {
         }
     }
 
-    /// Has the kernel give new connections to the listener that began as this one after the first of ours, if
-    /// there is one: a successor's. A process begins to listen after its predecessor, so our own listeners
-    /// are the first ones, and while they close, the last ones take their places: that place stays the
-    /// successor's, or ends to exist when none of ours is left.
+    /// Makes the kernel give new connections to the listener at index `siblings` of the address, if there is
+    /// one: the successor's first. A process starts to listen after its predecessor, so our listeners have
+    /// the indexes below. When one of ours closes, the last listener moves to its index, so index `siblings`
+    /// stays the successor's, or no longer exists once all of ours are closed.
     fn pass_on(&self) {
         if let Err(error) = steer(&self.listener, self.service.limits.borrow().siblings) {
             tracing::debug!(%error, "cannot steer new connections to the successor");
@@ -104,8 +105,8 @@ impl Acceptor {
         None
     }
 
-    /// Finds room for a connection. Without, it is closed, which tells the client: RFC 7766 section 6.2.2 leaves the bound
-    /// to us.
+    /// Admits a connection. If there is no room, it is closed, which the client notices: RFC 7766 section
+    /// 6.2.2 leaves the bound to us.
     fn enter(&self, stream: TcpStream, client: SocketAddr) -> Option<Accepted> {
         let connections = &self.service.limits.borrow().connections;
         let Some(connection) = connections.open(client.ip(), self.service.worker.now()) else {
@@ -118,7 +119,7 @@ impl Acceptor {
     }
 }
 
-/// Has each connection served by a task of its own until the service stops; those that are open then end by themselves.
+/// Serves each connection in its own task until the service stops; open ones then end by themselves.
 pub(crate) async fn serve_each<S>(
     listener: TcpListener,
     service: Service,
@@ -129,12 +130,12 @@ pub(crate) async fn serve_each<S>(
     let mut acceptor = Acceptor::new(listener, service.clone());
     while let Some(accepted) = acceptor.next().await {
         spawn_local(serve(accepted, service.clone()));
-        // Those that had to go for it go now.
+        // Let the connections end that were dismissed to make room.
         yield_now().await;
     }
 }
 
-/// A connection that waits to be accepted, or [`io::ErrorKind::WouldBlock`].
+/// Accepts a pending connection without waiting; otherwise fails with [`io::ErrorKind::WouldBlock`].
 fn accept_waiting(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (socket, client) = SockRef::from(listener).accept()?;
     socket.set_nonblocking(true)?;
@@ -142,32 +143,32 @@ fn accept_waiting(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)>
     Ok((TcpStream::from_std(socket.into())?, client))
 }
 
-/// A connection among those of all clients; dropped, it is no more.
+/// A connection's slot among those of all clients, freed when dropped.
 pub struct Open {
-    /// What it holds.
+    /// The connection.
     pub connection: Arc<ClientConnection>,
-    /// Why it ended, if that was our decision.
+    /// Why it ended, if we ended it.
     reason: Option<CloseReason>,
 }
 
 impl Open {
-    /// One that there is room for.
+    /// Wraps a connection that was admitted.
     pub fn new(connection: Arc<ClientConnection>) -> Open {
         let reason = None;
         Open { connection, reason }
     }
 
-    /// Ends it, for a reason if that was our decision.
+    /// Ends it together with its TCP stream; `reason` is set if we ended it.
     pub fn end(mut self, stream: TcpStream, reason: Option<CloseReason>) {
         if reason == Some(CloseReason::Write) || self.connection.is_closed() {
-            // Or the kernel would keep for minutes what the client does not take.
+            // Otherwise the kernel would keep for minutes what the client does not take.
             let _ = stream.set_zero_linger();
         }
         drop(stream);
         self.reason = reason;
     }
 
-    /// Ends it after its stream, for a reason if that was our decision.
+    /// Ends it after its stream has ended; `reason` is set if we ended it.
     pub fn close(mut self, reason: Option<CloseReason>) {
         self.reason = reason;
     }

@@ -1,4 +1,4 @@
-//! What connections may take by the configuration, and why we close one.
+//! Limits of connections as configured, and the reasons to close one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crate::config::Listen;
 
-/// What the configuration allows; a reload changes it for connections that are open, too.
+/// The configured limits. A reload also changes them for open connections.
 #[derive(Debug, Default)]
 pub struct Bounds {
     connections: AtomicUsize,
     per_client: AtomicUsize,
     memory: AtomicUsize,
-    /// In milliseconds, as the following.
+    /// In milliseconds, like the following.
     idle: AtomicU64,
     read: AtomicU64,
     write: AtomicU64,
 }
 
 impl Bounds {
-    /// Takes over what `listen` says, and how many `connections` there may be.
+    /// Takes the limits from `listen`, and the maximum number of connections.
     pub fn set(&self, listen: &Listen, connections: usize) {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.connections.store(connections, Relaxed);
@@ -30,60 +30,60 @@ impl Bounds {
         self.write.store(milliseconds(listen.tcp_write), Relaxed);
     }
 
-    /// Connections that may be open.
+    /// Returns how many connections may be open.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 
-    /// Connections that one client may have open.
+    /// Returns how many connections one client may have open.
     pub(crate) fn per_client(&self) -> usize {
         self.per_client.load(Relaxed)
     }
 
-    /// Octets that all connections may hold.
+    /// Returns the bytes that all connections may hold.
     pub fn memory(&self) -> usize {
         self.memory.load(Relaxed)
     }
 
-    /// How long a connection may be silent.
+    /// Returns how long a connection may be silent.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle.load(Relaxed))
     }
 
-    /// How long a query may take from its first octet to its last.
+    /// Returns how long a query may take from its first byte to its last.
     pub fn read(&self) -> Duration {
         Duration::from_millis(self.read.load(Relaxed))
     }
 
-    /// How long a client may take nothing of what it is sent.
+    /// Returns how long a client may take nothing of what it is sent.
     pub fn write(&self) -> Duration {
         Duration::from_millis(self.write.load(Relaxed))
     }
 }
 
-/// Why a connection was closed, by us.
+/// Why we closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// It was silent for `tcp-idle`.
     Idle,
-    /// A query was not whole after `tcp-read`.
+    /// A query was incomplete after `tcp-read`.
     Read,
     /// Its client took nothing for `tcp-write`.
     Write,
     /// Room was needed: `tcp-connections` were open.
     Connections,
-    /// Room was needed: its client had `tcp-connections-per-client`.
+    /// Room was needed: its client had `tcp-connections-per-client` open.
     Client,
-    /// Room was needed: `tcp-memory` was full, its client held most of all, and it most of that.
+    /// Room was needed: `tcp-memory` was full, its client held the most, and it was that client's largest.
     Memory,
-    /// It sent what is no query.
+    /// It sent something that is not a query.
     Malformed,
-    /// Its TLS handshake was not over after `tcp-read`.
+    /// Its TLS handshake was not complete after `tcp-read`.
     Handshake,
 }
 
 impl CloseReason {
-    /// All of them.
+    /// All variants.
     pub const ALL: [CloseReason; 8] = [
         CloseReason::Idle,
         CloseReason::Read,
@@ -95,7 +95,7 @@ impl CloseReason {
         CloseReason::Handshake,
     ];
 
-    /// Its label in `/metrics`.
+    /// Returns its label in `/metrics`.
     pub fn as_str(self) -> &'static str {
         match self {
             CloseReason::Idle => "idle",

@@ -1,5 +1,5 @@
-//! The memory of one connection: what was read and not acted on, and replies that the network does not take yet, of the
-//! connection itself or of its streams.
+//! The memory of one connection: input not acted on yet, and replies that cannot be written yet, of the
+//! connection or of its streams.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -8,27 +8,27 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-/// Octets in which replies are kept that the network does not take yet.
+/// The least size in bytes of a chunk of unsent replies.
 const CHUNK: usize = 4 << 10;
 
 /// The memory of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// Octets that were read and not acted on.
+    /// Input not acted on yet.
     pub input: Vec<u8>,
-    /// Replies with their lengths, in the order they leave.
+    /// Replies with their length prefixes, in sending order.
     unsent: VecDeque<Vec<u8>>,
-    /// How much of the first is sent.
+    /// How much of the first chunk is sent.
     sent: usize,
-    /// What its streams hold, where each query has one, by their numbers.
+    /// Buffers of streams by number, if each query has a stream.
     streams: HashMap<u64, StreamBuffer>,
-    /// Octets of memory of the replies, those of streams among them.
+    /// Bytes of memory of replies, including those of streams.
     unsent_octets: usize,
-    /// Octets of memory of the queries of streams that are not whole.
+    /// Bytes of memory of incomplete queries of streams.
     received_octets: usize,
 }
 
-/// The memory of one stream: a query that is not whole yet, or a reply that is not taken yet.
+/// The memory of one stream: an incomplete query, or a reply not fully taken.
 #[derive(Debug)]
 enum StreamBuffer {
     Query(Vec<u8>),
@@ -36,17 +36,17 @@ enum StreamBuffer {
 }
 
 impl Buffers {
-    /// Octets of memory.
+    /// Returns the bytes of memory in total.
     pub fn octets(&self) -> usize {
         self.input.capacity() + self.unsent_octets + self.received_octets
     }
 
-    /// Octets of memory of the replies among them.
+    /// Returns the bytes of memory of replies.
     pub fn unsent(&self) -> usize {
         self.unsent_octets
     }
 
-    /// Keeps what came on a stream, behind what came there before.
+    /// Appends received bytes to a stream's query.
     pub fn receive(&mut self, stream: u64, octets: &[u8]) {
         let query = self
             .streams
@@ -59,7 +59,7 @@ impl Buffers {
         }
     }
 
-    /// Keeps the reply of a stream, in place of what it held.
+    /// Stores a stream's reply, in place of what it held.
     pub fn reply(&mut self, stream: u64, octets: Vec<u8>) {
         self.forget(stream);
         self.unsent_octets += octets.capacity();
@@ -67,13 +67,13 @@ impl Buffers {
             .insert(stream, StreamBuffer::Reply { octets, taken: 0 });
     }
 
-    /// The next octets of a stream's reply, so many at most; none when all are taken.
+    /// Takes up to `most` bytes of a stream's reply; `None` if nothing is left.
     pub fn piece(&mut self, stream: u64, most: usize) -> Option<Vec<u8>> {
         let Some(StreamBuffer::Reply { octets, taken }) = self.streams.get_mut(&stream) else {
             return None;
         };
         let rest = &octets[*taken..];
-        // A copy, or the whole reply would be kept until the last piece of it has left.
+        // A copy: otherwise the whole reply would be kept until its last piece is sent.
         let piece = rest[..rest.len().min(most)].to_vec();
         *taken += piece.len();
         if *taken == octets.len() {
@@ -82,7 +82,7 @@ impl Buffers {
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// Gives up what a stream holds: the result is its query, if that is what it was.
+    /// Frees what a stream holds; returns its query, if it held one.
     pub fn forget(&mut self, stream: u64) -> Vec<u8> {
         match self.streams.remove(&stream) {
             Some(StreamBuffer::Query(query)) => {
@@ -97,8 +97,8 @@ impl Buffers {
         }
     }
 
-    /// Appends a reply; one that would not fit the last chunk begins another, so that it leaves in one write with its length
-    /// (RFC 7766 section 8).
+    /// Appends a reply. If it does not fit in the last chunk, it starts another, so that it leaves in one
+    /// write together with its length (RFC 7766 section 8).
     pub fn push(&mut self, octets: &[&[u8]]) {
         let length: usize = octets.iter().map(|part| part.len()).sum();
         let fits = |last: &Vec<u8>| last.capacity() - last.len() >= length;
@@ -112,7 +112,7 @@ impl Buffers {
         }
     }
 
-    /// Has the stream take some of the replies; the result says how many octets it took. Pending for ever if there are none.
+    /// Writes replies to the stream; returns how many bytes it took. Stays pending if there are none.
     pub(crate) fn poll_write(
         &mut self,
         stream: Pin<&mut (impl AsyncWrite + ?Sized)>,

@@ -1,8 +1,8 @@
-//! The connections of all clients, over all workers: how many there may be, how much memory they hold, and which of them is
-//! closed when there is no room for all.
+//! The connections of all clients, over all workers: how many may be open, how much memory they hold, and
+//! which are closed when there is no room.
 //!
-//! What a connection holds can be taken from it by any thread, at once: the bound of all memory is kept at the
-//! moment at which it would be passed, and not when the worker concerned comes to it.
+//! Any thread can free what a connection holds, immediately. So the bound on total memory is enforced at the
+//! moment it would be exceeded, not when the connection's worker gets to it.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,30 +22,30 @@ use super::buffers::Buffers;
 use super::framing::missing;
 use crate::config::Listen;
 
-/// Descriptors that connections may have beyond their number, for those that were dismissed and have not closed yet.
+/// Descriptors beyond the connection limit, for connections that were dismissed but have not closed yet.
 pub const LEAVING: usize = 64;
 
-/// One client has at most this part of the memory of all; beyond it, none of its connections is read before it
-/// has taken what it was sent.
+/// One client may hold at most this fraction of all memory. Beyond it, none of its connections is read until
+/// it has taken its replies.
 const SHARE: usize = 4;
 
-/// What became of a TLS handshake.
+/// The outcome of a TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
-    /// A session began.
+    /// A new session.
     Full,
-    /// A session went on.
+    /// A resumed session.
     Resumed,
-    /// It is not known which of these: QUIC does not tell.
+    /// Either of these: QUIC does not say which.
     Unknown,
-    /// The two did not come together in time, or at all.
+    /// The handshake failed or timed out.
     Failed,
-    /// None yet: a client over QUIC has to show its address first.
+    /// Not started: a QUIC client has to prove its address first.
     Retried,
 }
 
 impl Handshake {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Handshake; 5] = [
         Handshake::Full,
         Handshake::Resumed,
@@ -54,7 +54,7 @@ impl Handshake {
         Handshake::Retried,
     ];
 
-    /// Its label in `/metrics`.
+    /// Returns its label in `/metrics`.
     pub fn as_str(self) -> &'static str {
         match self {
             Handshake::Full => "full",
@@ -70,14 +70,14 @@ impl Handshake {
 #[derive(Default)]
 pub struct ClientConnections {
     bounds: Bounds,
-    /// Octets that all of them hold.
+    /// Bytes that all of them hold.
     octets: AtomicUsize,
     table: Mutex<Table>,
-    /// By [`CloseReason`].
+    /// Counters by [`CloseReason`].
     closed: [AtomicU64; CloseReason::ALL.len()],
-    /// Handshakes of clients that have yet to show their addresses.
+    /// Handshakes in progress of clients that have not proven their addresses.
     pub(super) unproven: AtomicUsize,
-    /// By [`Handshake`].
+    /// Counters by [`Handshake`].
     handshakes: [AtomicU64; Handshake::ALL.len()],
 }
 
@@ -91,17 +91,17 @@ struct Table {
     clients: HashMap<IpAddr, Arc<ClientUsage>>,
 }
 
-/// What all connections of one client have in common.
+/// What all connections of one client share.
 #[derive(Debug, Default)]
 struct ClientUsage {
-    /// Those that were not dismissed.
+    /// How many were not dismissed.
     connections: AtomicUsize,
-    /// What they hold.
+    /// Bytes that they hold.
     octets: AtomicUsize,
 }
 
-/// What counts as one client: an IPv4 address, or an IPv6 network of 64 bits, since a host there can use all of its
-/// addresses (RFC 4291 section 2.5.4).
+/// Returns the unit that counts as one client: an IPv4 address, or an IPv6 /64 network, since a host can use
+/// all addresses of it (RFC 4291 section 2.5.4).
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -110,45 +110,45 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 }
 
 impl ClientConnections {
-    /// None is open yet. There may be so many `connections`, and `listen` says what else bounds them.
+    /// Creates the empty set, bounded to this many `connections` and by the other limits of `listen`.
     pub fn new(listen: &Listen, connections: usize) -> Arc<ClientConnections> {
         let all = ClientConnections::default();
         all.bound(listen, connections);
         Arc::new(all)
     }
 
-    /// Other bounds from now on. Connections that are too many are closed when the next one comes.
+    /// Changes the bounds. Excess connections are closed when the next one comes.
     pub fn bound(&self, listen: &Listen, connections: usize) {
         self.bounds.set(listen, connections);
     }
 
-    /// What each of them may take.
+    /// Returns the bounds.
     pub(super) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         let table = self.table.lock();
         table.connections.len() - table.leaving
     }
 
-    /// Connections that may be open.
+    /// Returns how many connections may be open.
     pub fn connections_maximum(&self) -> usize {
         self.bounds.connections()
     }
 
-    /// Octets that connections hold.
+    /// Returns the bytes that connections hold.
     pub fn octets(&self) -> usize {
         self.octets.load(Relaxed)
     }
 
-    /// Octets that they may hold.
+    /// Returns the bytes that connections may hold.
     pub fn octets_maximum(&self) -> usize {
         self.bounds.memory()
     }
 
-    /// Connections closed for a reason.
+    /// Returns how many connections were closed for a reason.
     pub fn closed(&self, reason: CloseReason) -> u64 {
         self.closed[reason as usize].load(Relaxed)
     }
@@ -158,14 +158,14 @@ impl ClientConnections {
         self.handshakes[handshake as usize].fetch_add(1, Relaxed);
     }
 
-    /// TLS handshakes with an outcome.
+    /// Returns how many TLS handshakes had an outcome.
     pub fn handshakes(&self, handshake: Handshake) -> u64 {
         self.handshakes[handshake as usize].load(Relaxed)
     }
 
-    /// Adds a connection that was accepted at `now`. Where there is no room, the connection that has been quiet
-    /// longest is dismissed: of this client, if it has too many, else of all. None: too many that were dismissed have not
-    /// closed yet, and there are no descriptors left.
+    /// Adds a connection accepted at `now`. Where there is no room, the connection that has been quiet
+    /// longest is dismissed: one of this client if it has too many, else any. `None` if too many dismissed
+    /// connections have not closed yet, so that no descriptors are left.
     pub fn open(self: &Arc<Self>, address: IpAddr, now: u64) -> Option<Arc<ClientConnection>> {
         let network = client_network(address);
         let maximum = self.connections_maximum();
@@ -194,7 +194,7 @@ impl ClientConnections {
         Some(connection)
     }
 
-    /// Removes a connection that has ended, for a reason of ours or none.
+    /// Removes a connection that has ended; `reason` is set if we ended it.
     pub fn close(&self, connection: &ClientConnection, reason: Option<CloseReason>) {
         let mut table = self.table.lock();
         table.dismiss(connection, reason);
@@ -204,7 +204,7 @@ impl ClientConnections {
         table.forget(connection.network);
     }
 
-    /// Closes connections until what all hold is not too much: of the client that holds most, the one that holds most.
+    /// Closes connections until memory is within bounds: the largest one of the client that holds most.
     fn make_room(&self) {
         while self.octets() > self.octets_maximum() {
             let mut table = self.table.lock();
@@ -223,14 +223,14 @@ impl ClientConnections {
 }
 
 impl Table {
-    /// The connections that were not dismissed.
+    /// Returns the connections that were not dismissed.
     fn staying(&self) -> impl Iterator<Item = &Arc<ClientConnection>> {
         self.connections
             .values()
             .filter(|connection| !connection.is_closed())
     }
 
-    /// Tells a connection to close. What it holds is free when this returns.
+    /// Marks a connection to be closed. What it holds is freed before this returns.
     fn dismiss(&mut self, connection: &ClientConnection, reason: Option<CloseReason>) {
         if !connection.close() {
             return;
@@ -242,8 +242,8 @@ impl Table {
         }
     }
 
-    /// Of those that some may be closed for, closes the one that has been quiet longest: first among those that wait
-    /// for nothing.
+    /// Closes the connection that has been quiet longest among those that `of` selects, preferring those that
+    /// wait for no reply.
     fn close_quietest(&mut self, reason: CloseReason, of: impl Fn(&ClientConnection) -> bool) {
         let quietest = self
             .staying()
@@ -255,7 +255,7 @@ impl Table {
         }
     }
 
-    /// Forgets a client that has no connection any more.
+    /// Removes a client without connections.
     fn forget(&mut self, network: IpAddr) {
         if self
             .clients
@@ -267,30 +267,30 @@ impl Table {
     }
 }
 
-/// One connection of a client: what it holds, which any thread may take from it.
+/// One connection of a client. Any thread may free what it holds.
 pub struct ClientConnection {
-    /// By which it is found.
+    /// Its key in the table.
     serial: u64,
     all: Arc<ClientConnections>,
-    /// Who the client is.
+    /// Its client's address or network.
     network: IpAddr,
-    /// What it has in common with the client's other connections.
+    /// What it shares with the client's other connections.
     client: Arc<ClientUsage>,
     held: Mutex<Buffers>,
     octets: AtomicUsize,
-    /// Microseconds of the workers' clock since when nothing whole has come from the client and nothing gone to it.
+    /// When the last complete query or reply passed, in microseconds of the workers' clock.
     quiet_since: AtomicU64,
     /// Whether the client waits for an upstream.
     owed: AtomicBool,
     closed: AtomicBool,
-    /// There is something to send, or it was closed.
+    /// Notified when there is something to send, or when it was dismissed.
     wake: Notify,
-    /// The name that the client asked for in TLS; none: it asked for none, or there is no TLS.
+    /// The SNI that the client sent, if any.
     server_name: OnceLock<Arc<str>>,
 }
 
 impl ClientConnection {
-    /// A connection that was accepted at `now` and holds nothing yet.
+    /// Creates a connection accepted at `now`, which holds nothing yet.
     fn new(
         serial: u64,
         all: Arc<ClientConnections>,
@@ -313,27 +313,27 @@ impl ClientConnection {
         }
     }
 
-    /// Notes the name that the client asked for in TLS.
+    /// Records the SNI that the client sent.
     pub fn set_server_name(&self, name: &str) {
         let _ = self.server_name.set(name.into());
     }
 
-    /// The name that the client asked for in TLS.
+    /// Returns the SNI that the client sent.
     pub fn server_name(&self) -> Option<&Arc<str>> {
         self.server_name.get()
     }
 
-    /// All connections, of which it is one.
+    /// Returns the set of all connections that it belongs to.
     pub fn all(&self) -> &Arc<ClientConnections> {
         &self.all
     }
 
-    /// What it may take, as every other.
+    /// Returns the bounds, which are the same for all.
     pub(super) fn bounds(&self) -> &Bounds {
         &self.all.bounds
     }
 
-    /// Dismisses it, and frees what it holds. False: that was done before.
+    /// Dismisses it, and frees what it holds; false if it was dismissed before.
     fn close(&self) -> bool {
         if self.closed.swap(true, Relaxed) {
             return false;
@@ -343,50 +343,50 @@ impl ClientConnection {
         true
     }
 
-    /// Octets that it holds.
+    /// Returns the bytes it holds.
     pub fn octets(&self) -> usize {
         self.octets.load(Relaxed)
     }
 
-    /// Of two connections, the one with less of this goes first.
+    /// Returns the key by which the smaller of two connections is closed first.
     fn quietness(&self) -> (bool, u64) {
         (self.owed.load(Relaxed), self.quiet_since.load(Relaxed))
     }
 
-    /// Whether it was dismissed.
+    /// Returns whether it was dismissed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Resolves when there is something to send, or it was dismissed.
+    /// Resolves when there is something to send, or when it was dismissed.
     pub async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Resolves when it was dismissed. Nothing is to be sent yet.
+    /// Resolves when it was dismissed, ignoring wakeups to send.
     pub async fn dismissed(&self) {
         while !self.is_closed() {
             self.woken().await;
         }
     }
 
-    /// Has [`ClientConnection::woken`] resolve.
+    /// Makes [`ClientConnection::woken`] resolve.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Notes that something whole came from the client or went to it.
+    /// Records that a complete query or reply passed.
     pub fn note(&self, now: u64) {
         self.quiet_since.store(now, Relaxed);
     }
 
-    /// Notes whether the client waits for an upstream.
+    /// Records whether the client waits for an upstream.
     pub fn owe(&self, owed: bool) {
         self.owed.store(owed, Relaxed);
     }
 
-    /// Whether the client has to take what it was sent before its next query is read: this connection's share of
-    /// memory is used up, or the client's.
+    /// Returns whether the client has to take replies before its next query is read, because this
+    /// connection's share of memory is used up, or the client's.
     pub(crate) fn is_crowded(&self, unsent_maximum: usize) -> bool {
         if self.octets() == 0 {
             return false;
@@ -396,7 +396,7 @@ impl ClientConnection {
         unsent >= unsent_maximum || (unsent > 0 && self.client.octets.load(Relaxed) >= share)
     }
 
-    /// Octets of replies that the network has not taken.
+    /// Returns the bytes of replies that are not written yet.
     pub fn unsent(&self) -> usize {
         match self.octets() {
             0 => 0,
@@ -404,7 +404,7 @@ impl ClientConnection {
         }
     }
 
-    /// Gives back what was kept of the input, if it is `wanted`.
+    /// Takes the kept input out, if `wanted` accepts it.
     pub(crate) fn take_input(&self, wanted: impl FnOnce(&[u8]) -> bool) -> Vec<u8> {
         match self.octets() {
             0 => Vec::new(),
@@ -415,8 +415,8 @@ impl ClientConnection {
         }
     }
 
-    /// Keeps octets that were read behind those that are kept, if the message that those begin still lacks some: however
-    /// many pieces it comes in, it is not moved for each. False: it is whole now, or nothing was kept.
+    /// Appends newly read bytes to the kept input if the message there remains incomplete, so that a message
+    /// in many pieces is not copied for each; false if it is now complete, or nothing was kept.
     pub(crate) fn append_input(&self, read: &[u8]) -> bool {
         if self.octets() == 0 {
             return false;
@@ -432,7 +432,7 @@ impl ClientConnection {
         appended
     }
 
-    /// Keeps octets that were read and cannot be acted on yet, in place of those that were taken.
+    /// Keeps the unanswered rest of the input, in place of what was taken out.
     pub(crate) fn keep_input(&self, input: &[u8]) {
         if !input.is_empty() {
             self.change(|held| held.input = input.to_vec());
@@ -440,37 +440,38 @@ impl ClientConnection {
         }
     }
 
-    /// Keeps replies until the network takes them. Forgets them if the connection was dismissed.
+    /// Keeps replies until they are written. Discards them if the connection was dismissed.
     pub fn push(&self, octets: &[&[u8]]) {
         self.change(|held| held.push(octets));
         self.all.make_room();
     }
 
-    /// Keeps what came on one of its streams; false: the connection was dismissed.
+    /// Stores received bytes of a stream; false if the connection was dismissed.
     pub fn receive(&self, stream: u64, octets: &[u8]) -> bool {
         self.change(|held| held.receive(stream, octets));
         self.all.make_room();
         !self.is_closed()
     }
 
-    /// Keeps the reply of a stream until it is taken; false: the connection was dismissed.
+    /// Stores the reply of a stream until it is taken; false if the connection was dismissed.
     pub fn reply(&self, stream: u64, octets: Vec<u8>) -> bool {
         self.change(|held| held.reply(stream, octets));
         self.all.make_room();
         !self.is_closed()
     }
 
-    /// The next octets of a stream's reply, so many at most; none when all are taken, or the connection was dismissed.
+    /// Takes up to `most` bytes of a stream's reply; `None` if nothing is left or the connection was
+    /// dismissed.
     pub fn piece(&self, stream: u64, most: usize) -> Option<Vec<u8>> {
         self.change(|held| held.piece(stream, most))
     }
 
-    /// Gives up what a stream holds: the result is its query, if that is what it was.
+    /// Frees what a stream holds; returns its query, if it held one.
     pub fn forget(&self, stream: u64) -> Vec<u8> {
         self.change(|held| held.forget(stream))
     }
 
-    /// Changes what is held, and keeps the sums right.
+    /// Changes what is held, and keeps the totals right.
     fn change<T>(&self, change: impl FnOnce(&mut Buffers) -> T) -> T {
         let mut held = self.held.lock();
         let changed = change(&mut held);
@@ -480,13 +481,13 @@ impl ClientConnection {
         let after = held.octets();
         let before = self.octets.swap(after, Relaxed);
         for total in [&self.client.octets, &self.all.octets] {
-            // Wraps, and so takes away what was more before.
+            // Wraps, which subtracts if `after` is smaller.
             total.fetch_add(after.wrapping_sub(before), Relaxed);
         }
         changed
     }
 
-    /// Has the network take some of what is unsent; the result says how many octets it took.
+    /// Writes unsent replies to the stream; returns how many bytes it took.
     pub(crate) fn poll_write(
         &self,
         stream: Pin<&mut (impl AsyncWrite + ?Sized)>,

@@ -1,8 +1,9 @@
-//! One connection: queries in, replies out as they come, over any stream.
+//! One connection over any stream: reads queries, and writes replies as they come.
 //!
-//! Everything that takes time has its own clock. A query has `tcp-read` from its first octet to its last, however many
-//! octets come between. A client has `tcp-write` to take some of what it is sent, however long all of it takes. What
-//! is left, silence between queries while nothing is owed, is bounded by `tcp-idle`.
+//! Everything that takes time has its own timeout. `tcp-read` bounds a query from its first byte to its last,
+//! however many bytes arrive in between. `tcp-write` bounds how long a client may take none of what it is
+//! sent, however long all of it takes. `tcp-idle` bounds the rest: silence between queries while no reply is
+//! due.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -28,19 +29,19 @@ use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::Transport;
 use crate::serve::{Admission, Batch, Client, Transfer, Worker};
 
-/// Octets that a client has to take within `tcp-write`, unless it is sent less: one that takes a single octet now and
-/// then might as well take none.
+/// Bytes that a client must take within `tcp-write`, unless it is sent fewer: taking a single byte now and
+/// then does not count as progress.
 const PROGRESS: usize = 4 << 10;
 
-/// How long a connection may be silent once we are to stop: time for a query that was on its way, of a client
+/// How long a connection may be silent during shutdown: enough for a query already on its way, from a client
 /// that may have to wait for a processor.
 const LAST_IDLE: Duration = Duration::from_millis(500);
 
-/// When something is due that is not bounded by a clock.
+/// The deadline where no timeout applies.
 const NEVER: Duration = Duration::from_secs(3600);
 
 thread_local! {
-    /// What a worker's connections use one after the other: none keeps anything here while it waits.
+    /// Buffers that a worker's connections use in turn: nothing stays here across an await.
     static EXCHANGE: RefCell<Exchange> = RefCell::new(Exchange {
         scratch: Scratch::default(),
         batch: Batch::default(),
@@ -48,15 +49,15 @@ thread_local! {
     });
 }
 
-/// What is needed while queries that have come are answered.
+/// What is needed to answer the queries just read.
 struct Exchange {
     scratch: Scratch,
     batch: Batch,
-    /// Replies with their lengths, until they are written.
+    /// Replies with their length prefixes, until they are written.
     replies: Box<[u8]>,
 }
 
-/// Answers the queries that come through `stream` until it ends; the result says why, if that was our decision.
+/// Answers the queries that come through `stream` until it ends. Returns why, if we ended it.
 pub async fn converse(
     service: Service,
     transport: Transport,
@@ -94,14 +95,15 @@ pub async fn converse(
         if due <= Instant::now() {
             return Some(reason);
         }
-        // Later is soon enough to look again: most alarms are moved on before they go off.
+        // The timer is not moved to a later deadline: it fires and the loop looks again. Most deadlines move
+        // before then.
         if due < alarm.deadline() || alarm.is_elapsed() {
             alarm.as_mut().reset(due);
         }
         tokio::select! {
             event = poll_fn(|context| conversation.poll(context)) => match event {
                 Ok(more) => if more { yield_now().await },
-                // The client has gone.
+                // The client is gone.
                 Err(_) => return None,
             },
             () = connection.woken() => {}
@@ -111,7 +113,7 @@ pub async fn converse(
     }
 }
 
-/// Sends a zone, as fast as its client takes it.
+/// Sends a zone transfer, as fast as its client reads it.
 async fn stream(transfer: Box<Transfer>, sequence: Sequence) {
     if !transfer.run(async |message| sequence.send(message).await).await {
         sequence.abort();
@@ -127,24 +129,25 @@ impl<S> Drop for Conversation<S> {
 struct Conversation<S> {
     worker: Rc<Worker>,
     stream: S,
-    /// The client, as it is known for every query of the conversation.
+    /// The client, as passed along with every query.
     client: Client,
     owed: Rc<Owed>,
-    /// Octets of the largest of the last replies.
+    /// Size in bytes of the largest recent reply.
     largest: usize,
-    /// Nothing more will be read.
+    /// Whether nothing more will be read.
     read_all: bool,
-    /// We are to stop.
+    /// Whether the service is stopping.
     stopping: bool,
-    /// Whether the client waited for something when we last looked.
+    /// Whether a reply was due at the last look.
     waited: bool,
-    /// Since when nothing whole has come or gone.
+    /// When the last complete query or reply passed.
     quiet: Instant,
-    /// When a query began of which the end is missing.
+    /// When the first byte of an incomplete query came.
     begun: Option<Instant>,
-    /// Since when the client has taken nothing to speak of, if there is something to take, and how much it has.
+    /// Since when the client made too little progress, and the bytes it took since; `None` if it is sent
+    /// nothing.
     stalled: Option<(Instant, usize)>,
-    /// Why it ends once all replies are sent.
+    /// Why the connection ends once all replies are sent.
     verdict: Option<CloseReason>,
 }
 
@@ -160,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             worker,
             stream,
             client,
-            // Not known yet: the first batch is small, and what comes of it tells how large the next may be.
+            // Not known yet: the first batch is small, and its replies tell how large the next may be.
             largest: FRAME_MAXIMUM,
             read_all: false,
             stopping: false,
@@ -172,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Does what can be done without waiting, and sets the clocks.
+    /// Does all work that need not wait, and sets the deadlines.
     fn go_on(&mut self) {
         if !self.owed.is_crowded() {
             let kept = self.owed.connection.take_input(|kept| Frames::of(kept).is_due());
@@ -184,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 });
             }
         } else if self.begun.is_some() {
-            // We do not read, so it is not the client who is slow.
+            // We have stopped reading, so the client is not the slow one.
             self.begun = Some(Instant::now());
         }
         let waits = !self.owed.is_empty();
@@ -203,13 +206,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.quiet = Instant::now();
     }
 
-    /// Whether nothing will be read and nothing is to be sent: half-closed clients still get their replies (RFC 7766
+    /// Returns whether nothing is left to read or send: half-closed clients still get their replies (RFC 7766
     /// section 6.2.4).
     fn is_over(&self) -> bool {
         self.read_all && self.owed.is_empty()
     }
 
-    /// When the connection ends if nothing happens, and why then.
+    /// Returns when the connection ends if nothing happens, and why.
     fn due(&self) -> (Instant, CloseReason) {
         let bounds = self.owed.connection.bounds();
         let write = self
@@ -223,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             true => LAST_IDLE.min(bounds.idle()),
             false => bounds.idle(),
         };
-        // A client that waits for us is not idle (RFC 7766 section 3).
+        // A client that waits for a reply is not idle (RFC 7766 section 3).
         let idle = (!self.waited && self.begun.is_none()).then(|| (self.quiet + idle, CloseReason::Idle));
         [write, read, idle]
             .into_iter()
@@ -232,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             .unwrap_or_else(|| (Instant::now() + NEVER, CloseReason::Idle))
     }
 
-    /// Writes what is unsent, or reads and answers what comes; true if there may be more to read at once.
+    /// Writes unsent replies, or reads and answers queries; true if there may be more to read right away.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if let Poll::Ready(written) = self.owed.poll_write(Pin::new(&mut self.stream), context) {
             self.took(written?);
@@ -267,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         })
     }
 
-    /// Notes that the client took some of what it was sent.
+    /// Records that the client took `count` bytes.
     fn took(&mut self, count: usize) {
         let taken = self.stalled.map_or(0, |(_, taken)| taken) + count;
         if self.owed.connection.unsent() == 0 {
@@ -280,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Keeps what was not acted on; `some` was.
+    /// Keeps the unanswered rest of the input; `some` says whether any of it was answered.
     fn keep(&mut self, rest: &[u8], some: bool) {
         if some {
             self.begun = None;
@@ -294,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.owed.connection.keep_input(rest);
     }
 
-    /// Answers the queries that are whole, as long as there is room for what they lead to; gives back the rest.
+    /// Answers complete queries while there is room for their replies; returns the rest of the input.
     fn answer<'o>(&mut self, octets: &'o [u8], batch: &mut Batch, replies: &mut [u8]) -> &'o [u8] {
         let mut frames = Frames::of(octets);
         let mut outbox = Outbox::new(&self.owed, Pin::new(&mut self.stream), replies);
@@ -309,7 +312,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.owed.connection.note(client.received);
         }
         while !self.read_all && frames.is_due() && !self.owed.is_crowded() {
-            // As many as there is room for if their replies are like the last ones.
+            // As many as there is room for, if their replies are as large as recent ones.
             let room = UNSENT.saturating_sub(self.owed.connection.unsent() + outbox.filled());
             let most = (1 + room / self.largest).min(BATCH);
             for message in frames.by_ref().take(most) {
@@ -318,7 +321,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     Admission::Answered(length) => outbox.take(length),
                     Admission::Transfer(transfer) => drop(spawn_local(stream(transfer, outbox.sequence()))),
                     Admission::Silence => {
-                        // What is no query ends the conversation: there is nothing to gain from the rest.
+                        // A message that is no query ends the conversation: the rest is not worth reading.
                         (self.read_all, self.verdict) = (true, Some(CloseReason::Malformed));
                         break;
                     }

@@ -1,4 +1,4 @@
-//! What all requests of a connection have in common where each has a stream of its own; and one request of DNS over HTTPS, and
+//! Requests with a stream of their own: what those of a connection share, and one DNS over HTTPS request with
 //! its response (RFC 8484 section 4).
 
 use std::cell::{Cell, RefCell};
@@ -30,43 +30,43 @@ use crate::dns::padding::{REPLY_BLOCK, padded};
 use crate::dns::{MESSAGE_MAXIMUM, QUERY_MAXIMUM, Transport, records};
 use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
 
-/// Where questions are asked; RFC 8484 leaves it to the server, and all use this.
+/// The path of queries. RFC 8484 leaves it to the server; everyone uses this one.
 const PATH: &str = "/dns-query";
 
-/// Octets of a request's header, at most: a query in its longest form with what browsers say about themselves.
+/// The maximum size of a request header in bytes: the longest query, and what browsers send about themselves.
 pub const HEAD_OCTETS: usize = 16 << 10;
 
-/// Octets of a reply that are given away at a time: they count no more from then on, and may be kept for a client that does not
-/// take them.
+/// Bytes of a reply handed to the HTTP or QUIC stack at a time. From then on they are no longer counted, and
+/// may be kept for a client that does not read them.
 pub const PIECE: usize = 1 << 10;
 
 thread_local! {
-    /// What a worker's requests use one after the other: none keeps anything here while it waits.
+    /// Buffers that a worker's requests use in turn: nothing stays here across an await.
     static SCRATCH: RefCell<(Batch, Box<[u8]>)> = RefCell::new((Batch::default(), vec![0; MESSAGE_MAXIMUM].into()));
 }
 
-/// What all requests of a connection have in common.
+/// What all requests of a connection share.
 pub struct Exchange {
     worker: Rc<Worker>,
     client: Client,
-    /// Holds its room, and what its requests hold.
+    /// Its slot among all connections, and the memory of its requests.
     pub connection: Arc<ClientConnection>,
-    /// Requests so far.
+    /// Number of requests so far.
     asked: Cell<u64>,
-    /// Requests that wait for an answer.
+    /// Number of requests without a reply.
     asking: Cell<usize>,
-    /// Replies that the client has not taken.
+    /// Number of replies that the client has not fully taken.
     sending: Cell<usize>,
     /// When something last happened.
     quiet: Cell<Instant>,
-    /// Wakes one of those who wait for the client to take what it was sent.
+    /// Wakes a task that waits for the client to take replies.
     taken: Notify,
     /// Whether the connection has ended.
     over: Cell<bool>,
 }
 
 impl Exchange {
-    /// Nothing is under way.
+    /// Creates it without requests.
     pub fn new(
         service: &Service,
         transport: Transport,
@@ -94,20 +94,20 @@ impl Exchange {
         }
     }
 
-    /// When the connection ends if nothing happens, and why then; `idle` is how long it may be silent, and `write` how long its
-    /// client may take nothing of what it is sent.
+    /// Returns when the connection ends if nothing happens, and why. `idle` bounds silence; `write` bounds
+    /// how long the client may take none of its replies.
     pub fn due(&self, idle: Duration, write: Duration) -> (Instant, Option<CloseReason>) {
         match (self.sending.get(), self.asking.get()) {
             (0, 0) => (self.quiet.get() + idle, Some(CloseReason::Idle)),
-            // A client that waits for us is not idle.
+            // A client that waits for a reply is not idle.
             (0, _) => (Instant::now() + idle, None),
             _ => (self.quiet.get() + write, Some(CloseReason::Write)),
         }
     }
 
-    /// Answers a request. Whatever is wrong with it is told by its status (RFC 8484 section 4.2.1).
+    /// Answers a request. Errors are reported by status code (RFC 8484 section 4.2.1).
     ///
-    /// Of its header nothing is kept: clients send many requests before the first is looked at.
+    /// Nothing of its header is kept: clients may send many requests before the first is processed.
     pub fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
@@ -123,11 +123,11 @@ impl Exchange {
                 Ok(answer) => {
                     let headers = response.headers_mut();
                     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-                    // RFC 8484 section 5.1: no cache on the way may keep it for longer than its records.
+                    // RFC 8484 section 5.1: HTTP caches must not keep it longer than its records' TTL.
                     let fresh = format!("max-age={}", answer.fresh);
                     headers.extend(HeaderValue::try_from(fresh).map(|fresh| (CACHE_CONTROL, fresh)));
                     if is_head {
-                        // What GET would get, without it (RFC 9110 section 9.3.2).
+                        // HEAD: the header of the GET response, without its body (RFC 9110 section 9.3.2).
                         headers.insert(CONTENT_LENGTH, HeaderValue::from(answer.octets));
                     } else {
                         *response.body_mut() = Reply {
@@ -153,7 +153,7 @@ impl Exchange {
     }
 }
 
-/// Says, when it is dropped, that a connection is over: whoever waits for its client to take something waits no longer.
+/// Marks a connection as over when dropped, which releases requests that wait for its client to take replies.
 pub struct Over<'e>(pub &'e Exchange);
 
 impl Drop for Over<'_> {
@@ -166,36 +166,36 @@ impl Drop for Over<'_> {
 /// Where the query of a request is.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// It was in the header.
+    /// In the header.
     Get,
-    /// It is the body.
+    /// In the body.
     Post,
 }
 
-/// A reply that its connection holds.
+/// A reply, which its connection holds.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
-    /// Octets of it.
+    /// Its size in bytes.
     pub octets: usize,
-    /// For how long all of its records are good.
+    /// The least TTL of its records, in seconds.
     fresh: u32,
 }
 
-/// A request while it is under way. Its connection holds what came of it, and then its reply, so that any thread can take that
-/// from it.
+/// A request in progress. Its connection holds the bytes of its query, and later its reply, so that any
+/// thread can free them.
 pub struct Asked {
     exchange: Rc<Exchange>,
-    /// By which the connection knows it.
+    /// Its key in the connection.
     stream: u64,
-    /// Whether its reply is there, and waits for the client.
+    /// Whether its reply is complete and waits for the client.
     replied: bool,
 }
 
 impl Asked {
-    /// Nothing of it has come.
+    /// Registers a new request.
     pub fn new(exchange: &Rc<Exchange>) -> Asked {
         exchange.asking.set(exchange.asking.get() + 1);
-        // New questions are no sign that a client takes the answers to those before.
+        // New queries do not show that the client takes earlier replies.
         if exchange.sending.get() == 0 {
             exchange.happened();
         }
@@ -206,23 +206,23 @@ impl Asked {
         }
     }
 
-    /// The connection that it came on.
+    /// Returns the connection it came on.
     pub fn connection(&self) -> &ClientConnection {
         &self.exchange.connection
     }
 
-    /// Keeps what came of its query; false: the connection was dismissed.
+    /// Stores received bytes of its query; false if the connection was dismissed.
     pub fn receive(&self, octets: &[u8]) -> bool {
         self.connection().receive(self.stream, octets)
     }
 
-    /// The next octets of its reply, so many at most.
+    /// Returns the next bytes of its reply, at most `most`.
     pub fn piece(&self, most: usize) -> Option<Vec<u8>> {
         self.exchange.happened();
         self.connection().piece(self.stream, most)
     }
 
-    /// Its reply is there, and the client has to take it.
+    /// Records that its reply is complete and waits for the client.
     pub(crate) fn replied(mut self) -> Asked {
         let exchange = &self.exchange;
         exchange.asking.set(exchange.asking.get() - 1);
@@ -232,9 +232,9 @@ impl Asked {
         self
     }
 
-    /// Where the query is (RFC 8484 section 4.1); one in the header is kept.
+    /// Returns where the query is (RFC 8484 section 4.1); stores one that is in the header.
     fn form(&self, head: &Parts) -> Result<Form, StatusCode> {
-        // RFC 9112 section 3.2: who speaks HTTP/1.1 says once whom it asks.
+        // RFC 9112 section 3.2: an HTTP/1.1 request has exactly one Host header.
         if head.version == Version::HTTP_11 && head.headers.get_all(HOST).iter().count() != 1 {
             return Err(StatusCode::BAD_REQUEST);
         }
@@ -248,7 +248,7 @@ impl Asked {
                     .filter_map(|parameter| parameter.strip_prefix("dns="))
                     .next();
                 let mut query = query.and_then(percent_decoded).unwrap_or_default();
-                // Some pad it nevertheless.
+                // Some clients pad it nevertheless.
                 while query.pop_if(|octet| *octet == b'=').is_some() {}
                 let query = Some(query).filter(|query| !query.is_empty());
                 let query = query.and_then(|query| URL_SAFE_NO_PAD.decode(query).ok());
@@ -264,7 +264,8 @@ impl Asked {
     }
 
     async fn respond(&self, form: Result<Form, StatusCode>, body: Incoming) -> Result<Answer, StatusCode> {
-        // Also where it is of no interest: some clients take a response for none that comes before they have sent it.
+        // Read the body even if it is not needed: some clients miss a response that arrives before they have
+        // sent it.
         let is_query = matches!(form, Ok(Form::Post));
         let came = timeout(self.connection().bounds().read(), self.take_in(body, is_query)).await;
         if let Form::Post = form? {
@@ -276,7 +277,7 @@ impl Asked {
         })
     }
 
-    /// A body that has the size of a query; more of it is taken, within reason, and forgotten.
+    /// Stores a body up to the size of a query; reads a bounded excess, and discards it.
     async fn take_in(&self, mut body: Incoming, is_query: bool) -> Result<(), StatusCode> {
         let mut length = 0;
         while let Some(frame) = body.frame().await {
@@ -296,7 +297,7 @@ impl Asked {
         }
     }
 
-    /// Waits until the client has taken enough of what it was sent. False: it will not, since the connection is over.
+    /// Waits until the client has taken enough replies; false if the connection is over.
     async fn has_room(&self) -> bool {
         let exchange = &self.exchange;
         let mut waited = false;
@@ -314,7 +315,7 @@ impl Asked {
         false
     }
 
-    /// Has the query answered that came, unless `is_query` says that it is none.
+    /// Sends the received query to the worker, unless `is_query` rejects it.
     pub async fn ask(&self, is_query: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<Answer, Unanswered> {
         if !self.has_room().await {
             return Err(Unanswered::Dropped);
@@ -339,7 +340,7 @@ impl Asked {
             match exchange.worker.admit(batch, &message, client, one.out) {
                 Admission::Travelling => batch.set_server_name(self.connection().server_name()),
                 Admission::Answered(length) => one.take(length),
-                // Nor is there one where each request has one reply.
+                // No transfers here: each request has one reply.
                 Admission::Transfer(_) | Admission::Silence => return Err(Unanswered::Malformed),
             }
             exchange.worker.run(batch, &mut one);
@@ -371,7 +372,7 @@ impl Drop for Asked {
     }
 }
 
-/// Keeps a reply with the connection until the client takes it; none: the connection was dismissed.
+/// Stores a reply with the connection until the client takes it; `None` if the connection was dismissed.
 fn keep(connection: &ClientConnection, stream: u64, message: &[u8]) -> Option<Answer> {
     let fresh = records::least_ttl(message).unwrap_or(0);
     let message = padded(message, REPLY_BLOCK);
@@ -380,16 +381,16 @@ fn keep(connection: &ClientConnection, stream: u64, message: &[u8]) -> Option<An
     kept.then_some(Answer { octets, fresh })
 }
 
-/// Why a message has no answer.
+/// Why a message has no reply.
 #[derive(Debug, Clone, Copy)]
 pub enum Unanswered {
-    /// It is no query.
+    /// It is not a query.
     Malformed,
-    /// It was dropped, by a filter or for want of room.
+    /// It was dropped, by a filter or for lack of room.
     Dropped,
 }
 
-/// The one reply of a batch of one.
+/// Receives the only reply of a batch of one.
 struct One<'s> {
     asked: &'s Asked,
     out: &'s mut [u8],
@@ -398,7 +399,7 @@ struct One<'s> {
 }
 
 impl One<'_> {
-    /// Keeps what was written.
+    /// Stores the reply that was written to `out`.
     fn take(&mut self, length: usize) {
         self.answer = keep(self.asked.connection(), self.asked.stream, &self.out[..length]);
     }
@@ -424,7 +425,7 @@ impl Replies for One<'_> {
     }
 }
 
-/// The way back for a reply that comes later.
+/// Sends a reply that comes after its batch.
 struct Later {
     connection: Arc<ClientConnection>,
     stream: u64,
@@ -433,7 +434,7 @@ struct Later {
 
 impl DeferredReply for Later {
     fn send(self: Box<Self>, message: &[u8]) {
-        // Its request has gone, and nobody would take what is kept for it.
+        // The request is gone, so nothing would take the stored reply.
         if self.sender.is_closed() {
             return;
         }
@@ -443,10 +444,10 @@ impl DeferredReply for Later {
     }
 }
 
-/// A reply that the client takes piece by piece.
+/// A reply that is sent piece by piece.
 #[derive(Default)]
 pub struct Reply {
-    /// Octets that were not taken yet.
+    /// Bytes still to send.
     left: usize,
     asked: Option<Asked>,
 }
@@ -462,7 +463,7 @@ impl Body for Reply {
         let piece = self.asked.as_ref().and_then(|asked| asked.piece(PIECE));
         let piece = match piece {
             Some(piece) => Ok(Frame::data(Bytes::from(piece))),
-            // It was dismissed, and holds nothing any more.
+            // The connection was dismissed, and no longer holds the reply.
             None => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         self.left -= piece

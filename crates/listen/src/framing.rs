@@ -1,41 +1,41 @@
-//! Messages in a stream: each behind two octets of its length (RFC 7766 section 8, RFC 1035 section 4.2.2),
-//! however the network cut it.
+//! Splits a stream into messages, each after its two-byte length (RFC 7766 section 8, RFC 1035 section
+//! 4.2.2), however the network cut them.
 //!
-//! Octets are read into a buffer that all connections of a worker share. A connection keeps only what is less
-//! than a message, or what it must not go on with yet, so one that is silent keeps nothing.
+//! Bytes are read into a buffer that all connections of a worker share. A connection keeps only an incomplete
+//! message, or what it must not process yet, so a silent one keeps nothing.
 
 use crate::dns::MESSAGE_MAXIMUM;
 
-/// Octets of the length in front of a message.
+/// Bytes of the length before a message.
 pub(crate) const PREFIX: usize = 2;
 
-/// Octets of the longest message with its length.
+/// Bytes of the longest message with its length.
 pub const FRAME_MAXIMUM: usize = PREFIX + MESSAGE_MAXIMUM;
 
-/// Octets read at once. Some hundred queries: then others have their turn.
+/// Bytes read at a time. This holds some hundred queries, after which other connections get their turn.
 pub const READ: usize = 16 << 10;
 
-/// Octets that a connection keeps of what it has read, at most.
+/// The most bytes a connection keeps of what it has read.
 pub const KEPT_MAXIMUM: usize = FRAME_MAXIMUM + READ;
 
-/// Where octets are read, with room in front of them for what was kept.
+/// The read buffer, with room before the new bytes for those that were kept.
 pub struct Scratch(Box<[u8]>);
 
 impl Default for Scratch {
-    /// Room for what may be kept and one read.
+    /// Creates it with room for what may be kept and one read.
     fn default() -> Scratch {
         Scratch(vec![0; FRAME_MAXIMUM + READ].into())
     }
 }
 
 impl Scratch {
-    /// Where the next octets are to be read.
+    /// Returns where the next bytes are to be read.
     pub fn read(&mut self) -> &mut [u8] {
         &mut self.0[FRAME_MAXIMUM..]
     }
 
-    /// What was kept, and behind it the octets that were read. What is kept while there is something to read is
-    /// less than a message.
+    /// Returns the kept bytes followed by those just read. While a connection is read, what it keeps is less
+    /// than a message.
     pub fn join(&mut self, kept: &[u8], read: usize) -> &[u8] {
         let start = FRAME_MAXIMUM - kept.len();
         self.0[start..FRAME_MAXIMUM].copy_from_slice(kept);
@@ -43,7 +43,7 @@ impl Scratch {
     }
 }
 
-/// How many octets the first message lacks, as far as its length is known.
+/// Returns how many bytes the first message lacks, as far as its length is known.
 pub fn missing(octets: &[u8]) -> usize {
     let length = match octets.first_chunk::<PREFIX>() {
         Some(prefix) => PREFIX + usize::from(u16::from_be_bytes(*prefix)),
@@ -52,21 +52,21 @@ pub fn missing(octets: &[u8]) -> usize {
     length.saturating_sub(octets.len())
 }
 
-/// The messages that octets begin with, one after the other.
+/// Iterates over the complete messages at the start of a buffer.
 pub struct Frames<'o>(&'o [u8]);
 
 impl<'o> Frames<'o> {
-    /// Those of `octets`.
+    /// Iterates over those of `octets`.
     pub fn of(octets: &'o [u8]) -> Frames<'o> {
         Frames(octets)
     }
 
-    /// What follows the messages that were taken.
+    /// Returns what follows the messages that were taken.
     pub fn rest(&self) -> &'o [u8] {
         self.0
     }
 
-    /// Whether there is a whole message.
+    /// Returns whether there is a complete message.
     pub fn is_due(&self) -> bool {
         Frames(self.0).next().is_some()
     }

@@ -1,7 +1,9 @@
-//! DNS over HTTPS (RFC 8484): HTTP/2, or HTTP/1.1 for who has nothing else, upon the handshake of [`tls`](super::tls).
+//! DNS over HTTPS (RFC 8484): HTTP/2, or HTTP/1.1 for clients that have nothing else, on top of
+//! [`tls`](super::tls).
 //!
-//! A request is answered by [`exchange`](super::exchange). What requests hold counts in `tcp-memory`, and a connection on which
-//! nothing is under way has `tcp-idle`, as over TCP; one whose client does not take its replies has `tcp-write`.
+//! Requests are answered by [`exchange`](super::exchange). What they hold counts in `tcp-memory`. As over
+//! TCP, `tcp-idle` ends a connection with nothing in progress, and `tcp-write` one whose client does not take
+//! its replies.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -28,27 +30,27 @@ use super::service::Service;
 use super::tls::shake_hands;
 use crate::dns::Transport;
 
-/// Requests of one connection at a time (RFC 9113 section 6.5.2 recommends no fewer).
+/// Concurrent requests per connection (RFC 9113 section 6.5.2 recommends no fewer).
 const STREAMS: u32 = 100;
 
-/// Requests that a client may take back before they are looked at, beyond which the connection ends: whoever opens and
-/// resets streams has us work for nothing.
+/// How many requests a client may reset before they are processed; more end the connection, because opening
+/// and resetting streams makes us work for nothing.
 const RESETS: usize = 20;
 
-/// Octets that a client may send before what it sent is taken: of one request, and of all.
+/// Flow-control window in bytes, of one request and of all of them together.
 const WINDOW: u32 = 16 << 10;
 
-/// Octets that a request holds beside its query or its reply: its task, and what HTTP/2 knows of its stream.
+/// Bytes a request holds besides its query or reply: its task, and the state of its HTTP/2 stream.
 const REQUEST: usize = 2 << 10;
 
-/// Octets that a connection of HTTP/2 holds beside the queries and replies of its requests: its windows, its table of headers,
-/// and two pieces of each reply, which are counted no more once they were given away.
+/// Bytes an HTTP/2 connection holds besides the queries and replies of its requests: its windows, its header
+/// table, and two pieces of each reply, which are no longer counted once handed over.
 pub(crate) const HTTP_MEMORY: usize = (64 << 10) + STREAMS as usize * (REQUEST + 2 * PIECE);
 
-/// How long a connection may take to end by itself once it was told to.
+/// How long a connection may take to end after a graceful shutdown was started.
 const LEAVING: Duration = Duration::from_millis(500);
 
-/// Serves connections until the service stops; those that are open then end by themselves.
+/// Serves connections until the service stops; open ones then end by themselves.
 pub async fn listen(listener: TcpListener, service: Service) {
     serve_each(listener, service, serve).await;
 }
@@ -65,7 +67,7 @@ async fn serve(accepted: Accepted, service: Service) {
     open.close(reason);
 }
 
-/// Answers requests until the connection ends; the result says why, if that was our decision.
+/// Answers requests until the connection ends. Returns why, if we ended it.
 async fn converse(
     stream: TlsStream<TcpStream>,
     service: Service,
@@ -104,7 +106,7 @@ async fn converse(
     }
 }
 
-/// Keeps a connection until it ends, is dismissed, is silent for too long, or the service stops.
+/// Drives a connection until it ends, is dismissed, exceeds a timeout, or the service stops.
 async fn keep<C: Future>(
     http: C,
     shut: fn(Pin<&mut C>),
@@ -117,7 +119,7 @@ async fn keep<C: Future>(
     let mut http = pin!(http);
     let mut dismissed = pin!(connection.dismissed());
     let mut stopping = pin!(async { drop(service.stop.wait_for(|stopping| *stopping).await) });
-    // Until when it may end by itself, and why it has to.
+    // The deadline for it to end by itself, and the reason if it was a timeout.
     let mut leaving: Option<(Instant, Option<CloseReason>)> = None;
     loop {
         let (due, reason) = leaving.unwrap_or_else(|| exchange.due(bounds.idle(), bounds.write()));
@@ -135,14 +137,14 @@ async fn keep<C: Future>(
             },
             () = &mut stopping, if leaving.is_none() => {
                 shut(http.as_mut());
-                // What is under way is still answered.
+                // Requests in progress are still answered.
                 leaving = Some((Instant::now() + connection.bounds().idle(), None));
             }
         }
     }
 }
 
-/// Runs what HTTP/2 does beside reading on the worker's own thread.
+/// Runs the background tasks of HTTP/2 on the worker's own thread.
 #[derive(Debug, Clone, Copy)]
 struct Local;
 

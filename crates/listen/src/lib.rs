@@ -1,12 +1,13 @@
-//! Listeners: the addresses that clients ask, over UDP and TCP alike (RFC 9210 section 3).
+//! Listeners: the addresses that clients query, over both UDP and TCP (RFC 9210 section 3).
 //!
-//! Each worker has sockets of its own for every address, and the kernel spreads clients over them
-//! (SO_REUSEPORT). It would spread them over another process's sockets just as silently, so a port is shared only
-//! where it is to be handed over. Sockets are made before the worker that will use
-//! them: a listener that cannot be bound is an error of the configuration, found while nothing has changed yet.
+//! Each worker has its own sockets for every address, and the kernel spreads clients over them
+//! (SO_REUSEPORT). It would spread them over another process's sockets just as silently, so a port is shared
+//! only for a handover. Sockets are bound before the worker that uses them starts: a listener that cannot be
+//! bound is a configuration error, found before anything has changed.
 //!
-//! A transport has a file of its own (`udp.rs`, `tcp.rs`) and a case in [`Socket`] and [`Ready`]. What lies upon TCP takes
-//! connections from [`accept`] as `tcp.rs` does, makes its stream of each, and leaves the rest to [`conversation`].
+//! Each transport has its own file (`udp.rs`, `tcp.rs`) and a case in [`Socket`] and [`Ready`]. Transports on
+//! top of TCP take connections from [`accept`] as `tcp.rs` does, wrap each in their own stream, and leave the
+//! rest to [`conversation`].
 
 mod accept;
 mod bind;
@@ -55,11 +56,11 @@ pub use client_connections::{ClientConnections, Handshake, LEAVING, client_netwo
 pub use service::Limits;
 pub use switch::{Switch, steer};
 
-/// Octets of memory for each connection, whether it holds anything or not: its task, its socket's registration, its entry
-/// among all.
+/// Bytes of memory per connection, even if it holds nothing: its task, its socket's registration, its table
+/// entry.
 const CONNECTION_MEMORY: usize = 4 << 10;
 
-/// The same where some may be encrypted.
+/// The same, if some listeners are encrypted.
 fn connection_memory(listen: &Listen) -> usize {
     let more = listen.encrypted.iter().map(|(_, encryption)| match encryption {
         Encryption::Tls => tls::TLS_MEMORY,
@@ -69,7 +70,8 @@ fn connection_memory(listen: &Listen) -> usize {
     CONNECTION_MEMORY + more.max().unwrap_or_default()
 }
 
-/// Octets of memory of so many connections, those that have yet to go, and those over QUIC whose clients have not shown their addresses.
+/// Returns the bytes of memory for this many connections, plus those that are still closing, and QUIC
+/// handshakes whose clients have not proven their addresses.
 pub fn connections_memory(listen: &Listen, connections: usize) -> usize {
     let mut listening = listen.encrypted.iter();
     let over_quic = listening.any(|(_, encryption)| *encryption == Encryption::Quic);
@@ -77,28 +79,28 @@ pub fn connections_memory(listen: &Listen, connections: usize) -> usize {
     (connections + LEAVING + unproven) * connection_memory(listen)
 }
 
-/// Descriptors of one worker's listener on one address: two sockets, and each once more for its switch.
+/// Descriptors of one worker's listener on one address: two sockets, and a duplicate of each for its switch.
 pub const LISTENER_DESCRIPTORS: usize = 4;
 
-/// Octets of memory of one worker's listener on one address.
+/// Returns the bytes of memory of one worker's listener on one address.
 pub fn listener_memory(listen: &Listen) -> usize {
     let size = usize::from(listen.udp_size);
     datagrams::memory(BATCH, size) + datagrams::outgoing_memory(size) + size
 }
 
-/// Where clients ask, and what is spoken there.
+/// An address to listen on, and its encryption.
 pub type Address = (SocketAddr, Option<Encryption>);
 
 /// One worker's sockets for one address.
 pub struct Sockets {
-    /// What they are bound to.
+    /// The address they are bound to.
     pub address: SocketAddr,
     encryption: Option<Encryption>,
     sockets: Vec<Socket>,
     switch: Arc<Switch>,
 }
 
-/// A bound socket, by the transport that is spoken on it.
+/// A bound socket, by transport.
 enum Socket {
     Udp(UdpSocket),
     Tcp(TcpListener),
@@ -117,8 +119,9 @@ impl AsFd for Socket {
 }
 
 impl Sockets {
-    /// Binds what is spoken on an address, without encryption both protocols. A port of 0 is not supported: the two would
-    /// differ. From then on even a [`Port::Own`] is shared with sockets that ask for [`Port::Shared`].
+    /// Binds the sockets of an address: both UDP and TCP if there is no encryption. Port 0 is not supported:
+    /// the two would get different ports. Once bound, even a [`Port::Own`] is shared with sockets that ask
+    /// for [`Port::Shared`].
     pub fn bind(
         (address, encryption): (SocketAddr, Option<Encryption>),
         port: Port,
@@ -143,7 +146,7 @@ impl Sockets {
     }
 }
 
-/// Sockets that are known to the runtime of the worker that will use them: nothing can fail any more.
+/// Sockets registered with the runtime of the worker that will use them: nothing can fail any more.
 pub struct Registered {
     address: SocketAddr,
     encryption: Option<Encryption>,
@@ -151,7 +154,7 @@ pub struct Registered {
     switch: Arc<Switch>,
 }
 
-/// A [`Socket`] that its worker's runtime knows.
+/// A [`Socket`] registered with its worker's runtime.
 enum Ready {
     Udp(udp::Socket),
     Tcp(tokio::net::TcpListener),
@@ -164,7 +167,7 @@ impl Registered {
     /// Registers sockets with the calling thread's runtime.
     ///
     /// # Errors
-    /// When the kernel will not watch so many.
+    /// When the kernel refuses to watch that many descriptors.
     pub fn new(sockets: Sockets) -> io::Result<Registered> {
         let address = sockets.address;
         let register = |socket| match socket {
@@ -187,20 +190,20 @@ impl Registered {
     }
 }
 
-/// A running listener. Dropped: it takes nothing new, and what it took is still answered.
+/// A running listener. When dropped, it accepts nothing new, but still answers what it accepted.
 pub struct Listener {
-    /// What it listens on, and what is spoken there.
+    /// The address it listens on, and its encryption.
     pub address: (SocketAddr, Option<Encryption>),
     /// Its index as a server, for counters.
     pub server: u16,
     switch: Arc<Switch>,
-    /// One for each socket.
+    /// One task per socket.
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Starts to listen, on the worker's own thread. `limits` may change: connections keep those that they began
-    /// with. When `stop` becomes true, it takes what its sockets already hold and ends.
+    /// Starts to listen, on the worker's own thread. `limits` may change; connections keep those they started
+    /// with. When `stop` becomes true, it drains its sockets and ends.
     pub fn start(
         worker: &Rc<Worker>,
         registered: Registered,
@@ -229,19 +232,19 @@ impl Listener {
         }
     }
 
-    /// By which another thread can turn it off.
+    /// Returns the switch by which another thread can turn it off.
     pub fn switch(&self) -> &Arc<Switch> {
         &self.switch
     }
 
-    /// Resolves when the listener, told to stop, has taken what its sockets held.
+    /// Resolves when the listener, after `stop`, has drained its sockets.
     pub async fn ended(&mut self) {
         for task in self.tasks.iter_mut().filter(|task| !task.is_finished()) {
             let _ = task.await;
         }
     }
 
-    /// Whether that is so.
+    /// Returns whether [`Listener::ended`] would resolve.
     pub fn has_ended(&self) -> bool {
         self.tasks.iter().all(JoinHandle::is_finished)
     }
@@ -252,7 +255,7 @@ impl Drop for Listener {
         for task in &self.tasks {
             task.abort();
         }
-        // Replies that are still to come keep the UDP socket open: it must not go on taking queries.
+        // Pending replies keep the UDP socket open: it must not go on receiving queries.
         self.switch.off();
     }
 }

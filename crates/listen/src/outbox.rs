@@ -1,4 +1,4 @@
-//! What a connection owes its client: replies of a batch, written at once, and those that come later.
+//! The replies of a connection: those of a batch, written immediately, and those that come later.
 
 use std::cell::Cell;
 use std::io;
@@ -16,33 +16,33 @@ use crate::dns::Transport;
 use crate::dns::padding::{REPLY_BLOCK, pad, padded};
 use crate::serve::{DeferredReply, Replies, Worker};
 
-/// Queries of one connection that may wait for upstreams; the client's next ones wait in its own buffer.
+/// The most queries of a connection that may wait for upstreams; its next ones stay in the client's buffer.
 const OUTSTANDING: usize = 256;
 
-/// Octets of unsent replies beyond which no more of a connection's queries are read.
+/// Bytes of unsent replies beyond which a connection is not read.
 pub const UNSENT: usize = 256 << 10;
 
-/// What a connection shares with the replies that are still to come.
+/// What a connection shares with its pending replies.
 pub struct Owed {
-    /// What it holds.
+    /// The connection, which holds unsent replies.
     pub connection: Arc<ClientConnection>,
     worker: Rc<Worker>,
-    /// Whether replies are padded, so that their length says less.
+    /// Whether replies are padded, to hide their length.
     pads: bool,
-    /// Queries without a reply yet.
+    /// Number of queries without a reply.
     outstanding: Cell<usize>,
-    /// Whether the stream may still keep some of what was written to it.
+    /// Whether the stream may still buffer some of what was written.
     unflushed: Cell<bool>,
-    /// Wakes those who wait for the client to take something.
+    /// Wakes tasks that wait for the client to take replies.
     taken: Notify,
-    /// Whether nobody writes to the stream any more.
+    /// Whether the conversation is over, so that nothing is written any more.
     ended: Cell<bool>,
-    /// Whether a sequence of messages was cut off, so that the stream is to end.
+    /// Whether a message sequence was cut off, so that the connection must end.
     aborted: Cell<bool>,
 }
 
 impl Owed {
-    /// Nothing is owed yet.
+    /// Creates it without pending replies.
     pub fn new(worker: Rc<Worker>, connection: Arc<ClientConnection>, transport: Transport) -> Owed {
         Owed {
             pads: transport == Transport::Tls,
@@ -56,33 +56,33 @@ impl Owed {
         }
     }
 
-    /// Whether the rest of what was begun will never come.
+    /// Returns whether a message sequence was cut off.
     pub(crate) fn is_aborted(&self) -> bool {
         self.aborted.get()
     }
 
-    /// The conversation is over: nothing that comes from now on is sent.
+    /// Ends the conversation: later replies are not sent.
     pub fn end(&self) {
         self.ended.set(true);
         self.taken.notify_waiters();
     }
 
-    /// Whether the client has to wait with its next query.
+    /// Returns whether the client's next query must wait.
     pub(crate) fn is_crowded(&self) -> bool {
         self.outstanding.get() >= OUTSTANDING || self.connection.is_crowded(UNSENT)
     }
 
-    /// Whether nothing is to be sent, now or later.
+    /// Returns whether there is nothing to send, now or later.
     pub fn is_empty(&self) -> bool {
         self.outstanding.get() == 0 && self.is_sent()
     }
 
-    /// Whether nothing is to be sent now.
+    /// Returns whether there is nothing to send now.
     pub(crate) fn is_sent(&self) -> bool {
         self.connection.unsent() == 0 && !self.unflushed.get()
     }
 
-    /// Has the stream take some of the replies that are kept; the result says how many octets it took.
+    /// Writes kept replies to the stream; returns how many bytes it took.
     pub(crate) fn poll_write(
         &self,
         mut stream: Pin<&mut impl AsyncWrite>,
@@ -97,7 +97,7 @@ impl Owed {
         }
     }
 
-    /// Has the stream send what it was given, if it keeps some. Pending for ever if it does not.
+    /// Flushes the stream, if it may buffer something. Otherwise stays pending.
     pub(crate) fn poll_flush(
         &self,
         stream: Pin<&mut impl AsyncWrite>,
@@ -112,21 +112,21 @@ impl Owed {
     }
 }
 
-/// Octets of unsent replies beyond which a sequence of messages waits.
+/// Bytes of unsent replies beyond which a message sequence waits.
 const AHEAD: usize = 64 << 10;
 
-/// The replies of a batch on their way to the network.
+/// The replies of a batch, on their way to the stream.
 pub struct Outbox<'c, S> {
     owed: &'c Rc<Owed>,
     stream: Pin<&'c mut S>,
     replies: &'c mut [u8],
     filled: usize,
-    /// Octets of the largest reply.
+    /// Size in bytes of the largest reply.
     largest: usize,
 }
 
 impl<'c, S: AsyncWrite> Outbox<'c, S> {
-    /// An empty one that uses `replies`, room for two messages at least.
+    /// Creates an empty one in `replies`, which has room for at least two messages.
     pub fn new(owed: &'c Rc<Owed>, stream: Pin<&'c mut S>, replies: &'c mut [u8]) -> Outbox<'c, S> {
         Outbox {
             owed,
@@ -137,17 +137,17 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
         }
     }
 
-    /// Octets that are not written yet.
+    /// Returns the bytes not written yet.
     pub fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Octets of the largest reply since this was asked for the last time, if there was one.
+    /// Returns the size of the largest reply since the last call, if there was one.
     pub fn largest(&mut self) -> Option<usize> {
         Some(std::mem::take(&mut self.largest)).filter(|&largest| largest > 0)
     }
 
-    /// Room for any reply.
+    /// Returns space for any reply.
     pub fn space(&mut self) -> &mut [u8] {
         if self.replies.len() - self.filled < FRAME_MAXIMUM {
             self.flush();
@@ -155,7 +155,7 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
         &mut self.replies[self.filled + PREFIX..]
     }
 
-    /// Takes the reply that was written there.
+    /// Adds the reply of `length` bytes that was written to the space.
     pub fn take(&mut self, mut length: usize) {
         if self.owed.pads {
             let start = self.filled + PREFIX;
@@ -168,12 +168,12 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
         self.largest = self.largest.max(PREFIX + length);
     }
 
-    /// Writes what the network takes, prefixes and messages together (RFC 7766 section 8), and leaves the rest to the
-    /// connection.
+    /// Writes what the stream takes, prefixes and messages together (RFC 7766 section 8), and leaves the rest
+    /// to the connection.
     pub fn flush(&mut self) {
         let mut at = 0;
         if self.filled > 0 && self.owed.connection.unsent() == 0 {
-            // No waker is needed: what is left is written when the connection's task continues.
+            // No waker is needed: the rest is written when the connection's task continues.
             let mut context = Context::from_waker(std::task::Waker::noop());
             let written = self
                 .stream
@@ -182,7 +182,7 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
             if let Poll::Ready(Ok(count)) = written {
                 at = count;
                 self.owed.unflushed.set(true);
-                // An error shows when the connection's task continues.
+                // An error surfaces when the connection's task continues.
                 let _ = self.owed.poll_flush(self.stream.as_mut(), &mut context);
             }
         }
@@ -194,17 +194,17 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
 }
 
 impl<S: AsyncWrite> Outbox<'_, S> {
-    /// The way back for a reply that is many messages.
+    /// Returns the handle to send a reply of many messages.
     pub fn sequence(&self) -> Sequence {
         Sequence(DeferredFrame::new(self.owed))
     }
 }
 
-/// The way back for a reply that is many messages. However many they are, the connection holds a bounded number of octets.
+/// Sends a reply of many messages, of which the connection holds a bounded number of bytes.
 pub struct Sequence(DeferredFrame);
 
 impl Sequence {
-    /// Sends the next message as soon as the client has taken most of those before; false: it has gone.
+    /// Sends the next message once the client has taken most of those before; false if the client is gone.
     pub async fn send(&self, message: &[u8]) -> bool {
         let owed = &self.0.0;
         while !owed.ended.get() && owed.connection.unsent() >= AHEAD {
@@ -220,7 +220,7 @@ impl Sequence {
         true
     }
 
-    /// Ends the connection: the rest of the sequence will not come, and whoever waits for it shall know.
+    /// Ends the connection, so that the client notices that the rest of the sequence is missing.
     pub fn abort(&self) {
         let owed = &self.0.0;
         owed.aborted.set(true);
@@ -242,7 +242,7 @@ impl<S: AsyncWrite> Replies for Outbox<'_, S> {
     }
 }
 
-/// The way back for a reply that comes after its batch.
+/// Sends a reply that comes after its batch.
 struct DeferredFrame(Rc<Owed>);
 
 impl DeferredFrame {
@@ -255,7 +255,8 @@ impl DeferredFrame {
 
 impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {
-        // Before it leaves: the client may open its next connection, which looks who was quiet for longest, at once.
+        // Before it leaves: the client may open its next connection right away, which may evict the one quiet
+        // for longest.
         self.0.connection.note(self.0.worker.now());
         let padding = self.0.pads.then(|| padded(message, REPLY_BLOCK));
         let message = padding.as_deref().unwrap_or(message);

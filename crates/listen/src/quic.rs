@@ -1,7 +1,8 @@
-//! DNS over QUIC (RFC 9250): a query and its reply have a stream of their own.
+//! DNS over QUIC (RFC 9250): each query and its reply have their own stream.
 //!
-//! A connection counts as one of TCP does, among all and with its memory, and has the same times: `tcp-read` for its handshake
-//! and for each query, `tcp-idle` when nothing is under way, `tcp-write` for a reply to be taken.
+//! A connection counts like a TCP connection, also in memory, and has the same timeouts: `tcp-read` for its
+//! handshake and for each query, `tcp-idle` when nothing is in progress, `tcp-write` for the client to take a
+//! reply.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -28,21 +29,21 @@ use super::unproven::Unproven;
 use crate::dns::query::Query;
 use crate::dns::{Transport, u16_at};
 
-/// Why a stream or a connection ends (RFC 9250 section 8.4).
+/// Error codes that end a stream or a connection (RFC 9250 section 8.4).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 const UNSPECIFIED_ERROR: VarInt = VarInt::from_u32(5);
 
-/// How long a connection may be silent once we are to stop.
+/// How long a connection may be silent during shutdown.
 const LAST_IDLE: Duration = Duration::from_millis(500);
 
-/// A socket that nothing is taken from yet.
+/// Creates an endpoint that accepts nothing yet.
 pub fn endpoint(socket: UdpSocket) -> io::Result<Endpoint> {
     Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
 }
 
-/// Serves connections until the service stops; those that are open then end by themselves.
+/// Serves connections until the service stops; open ones then end by themselves.
 pub async fn listen(endpoint: Endpoint, mut service: Service) {
     let config = service.limits.borrow().secured.quic.clone();
     endpoint.set_server_config(config.map(Arc::unwrap_or_clone));
@@ -57,19 +58,19 @@ pub async fn listen(endpoint: Endpoint, mut service: Service) {
     }
 }
 
-/// A connection that has yet to shake hands.
+/// How a connection counts during its handshake.
 enum Place {
-    /// It is one of those of its client.
+    /// As one of its client's connections.
     Open(Open),
-    /// Its client has yet to show that it is where it says: it is nobody's.
+    /// As nobody's: its client has yet to prove its address.
     Unproven(Unproven),
 }
 
-/// Finds room for a connection.
+/// Admits a connection, if there is room.
 fn enter(incoming: Incoming, service: &Service) {
     let limits = service.limits.borrow();
     let connections = &limits.connections;
-    // Those that begin from now on get the certificate that is in its file from now on.
+    // Read now, so that new connections get the current certificate.
     let Some(config) = limits.secured.quic.clone() else {
         return incoming.refuse();
     };
@@ -83,7 +84,7 @@ fn enter(incoming: Incoming, service: &Service) {
     } else if let Some(unproven) = connections.begin_unproven() {
         Place::Unproven(unproven)
     } else {
-        // Its address may be forged, and that takes another round trip to find out (RFC 9000 section 8.1.2).
+        // Its address may be forged; a Retry proves it, at the cost of a round trip (RFC 9000 section 8.1.2).
         connections.count(Handshake::Retried);
         let _ = incoming.retry();
         return;
@@ -108,7 +109,7 @@ async fn serve(connecting: Connecting, client: SocketAddr, place: Place, service
         Place::Unproven(unproven) => {
             let shaken = shaken.await;
             drop(unproven);
-            // It has answered from where it is, and is one of its client's from now on.
+            // The handshake has proven the address, so the connection now counts as its client's.
             let open = shaken
                 .is_ok()
                 .then(|| connections.open(client.ip(), service.worker.now()));
@@ -135,13 +136,13 @@ async fn serve(connecting: Connecting, client: SocketAddr, place: Place, service
     }
 }
 
-/// As over TLS; the error says why if the end was our decision.
+/// Completes the handshake, as over TLS; the error says why, if we ended it.
 async fn shake_hands(
     connecting: Connecting,
     connections: &ClientConnections,
 ) -> Result<Connection, Option<CloseReason>> {
     let outcome = timeout(connections.bounds().read(), connecting).await;
-    // QUIC does not tell whether a session went on.
+    // QUIC does not say whether a session was resumed.
     connections.count(match &outcome {
         Ok(Ok(_)) => Handshake::Unknown,
         _ => Handshake::Failed,
@@ -156,13 +157,13 @@ async fn shake_hands(
     }
 }
 
-/// The name that the client asked for.
+/// Returns the SNI that the client sent.
 fn server_name(quic: &Connection) -> Option<String> {
     let data: Box<HandshakeData> = quic.handshake_data()?.downcast().ok()?;
     data.server_name
 }
 
-/// Answers queries until the connection ends; the result says why, if that was our decision.
+/// Answers queries until the connection ends. Returns why, if we ended it.
 async fn converse(
     quic: &Connection,
     mut service: Service,
@@ -188,13 +189,13 @@ async fn converse(
                 Ok((send, recv)) => {
                     drop(spawn_local(answer(Rc::clone(&exchange), quic.clone(), send, recv)));
                 }
-                // We close it so that this sees it.
+                // We closed it from a query's task, for this to see.
                 Err(quinn::ConnectionError::LocallyClosed) => return Some(CloseReason::Malformed),
                 Err(_) => return None,
             },
             () = &mut dismissed => return None,
             () = sleep_until(due) => {
-                // Something may have happened meanwhile, or is still to happen.
+                // Something may have happened meanwhile, or no timeout applied.
                 if reason.is_some() && exchange.due(idle, bounds.write()).0 <= Instant::now() {
                     return reason;
                 }
@@ -210,7 +211,7 @@ async fn answer(exchange: Rc<Exchange>, quic: Connection, mut send: SendStream, 
     let bounds = exchange.connection.bounds();
     match timeout(bounds.read(), receive(&asked, &mut recv)).await {
         Ok(Some(true)) => {}
-        // The client has taken it back, or is gone.
+        // The client has reset the stream, or is gone.
         Ok(None) => return,
         Ok(Some(false)) | Err(_) => {
             let _ = recv.stop(EXCESSIVE_LOAD);
@@ -232,7 +233,7 @@ async fn answer(exchange: Rc<Exchange>, quic: Connection, mut send: SendStream, 
     }
 }
 
-/// Takes in all that comes on a stream; false: it is too long for a query. None: the client is gone.
+/// Reads a whole stream; false if it is too long for a query, `None` if the client is gone.
 async fn receive(asked: &Asked, recv: &mut RecvStream) -> Option<bool> {
     let mut length = 0;
     while let Some(chunk) = recv.read_chunk(WINDOW as usize, true).await.ok()? {
@@ -245,7 +246,7 @@ async fn receive(asked: &Asked, recv: &mut RecvStream) -> Option<bool> {
     Some(true)
 }
 
-/// Has the client take a reply of so many octets, and waits until it has. None: it is gone, or was dismissed.
+/// Sends a reply of `octets` bytes, and waits until the client has it; `None` if it is gone or was dismissed.
 async fn give(asked: &Asked, octets: usize, send: &mut SendStream) -> Option<()> {
     send.write_all(&(octets as u16).to_be_bytes()).await.ok()?;
     let mut left = octets;
@@ -255,12 +256,12 @@ async fn give(asked: &Asked, octets: usize, send: &mut SendStream) -> Option<()>
         send.write_all(&piece).await.ok()?;
     }
     send.finish().ok()?;
-    // What is not acknowledged is still kept.
+    // Until it is acknowledged, it is still kept.
     send.stopped().await.ok()?;
     Some(())
 }
 
-/// Leaves the query of all that came on a stream; false: there is none.
+/// Reduces the bytes of a stream to the query in them; false if there is none.
 fn becomes_query(octets: &mut Vec<u8>) -> bool {
     let is_query = query_in(octets).is_some();
     if is_query {
@@ -269,8 +270,8 @@ fn becomes_query(octets: &mut Vec<u8>) -> bool {
     is_query
 }
 
-/// The query in all that came on a stream: behind its length, under the ID 0 (RFC 9250 section 4.2.1), and without a word
-/// about the connection (section 5.5.2).
+/// Returns the query in the bytes of a stream: after its length, with ID 0 (RFC 9250 section 4.2.1), and
+/// without an edns-tcp-keepalive option (section 5.5.2).
 fn query_in(octets: &[u8]) -> Option<&[u8]> {
     let (length, message) = octets.split_first_chunk()?;
     let whole = usize::from(u16::from_be_bytes(*length)) == message.len() && message.len() >= 2;
@@ -287,7 +288,7 @@ mod tests {
         let message = [&[0; 2][..], b"\x01\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01"].concat();
         let framed = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
         assert_eq!(query_in(&framed), Some(&message[..]));
-        // Cut off, or with more behind it.
+        // Truncated, or with trailing bytes.
         for length in 0..framed.len() {
             assert_eq!(query_in(&framed[..length]), None);
         }

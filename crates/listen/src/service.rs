@@ -1,4 +1,4 @@
-//! What a listener serves its clients with, whatever its socket.
+//! What a listener needs to serve its clients, whatever its transport.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,31 +14,31 @@ use crate::serve::Worker;
 /// What the sockets of one listener share. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    /// Who answers.
+    /// The worker that answers.
     pub worker: Rc<Worker>,
     /// The listener's index as a server, for counters.
     pub server: u16,
     /// What a reload may change.
     pub limits: Rc<RefCell<Limits>>,
-    /// Becomes true when nothing new is to be taken.
+    /// Becomes true when nothing new may be accepted.
     pub stop: watch::Receiver<bool>,
 }
 
-/// What listeners need to know beside their sockets.
+/// What listeners need to know besides their sockets.
 #[derive(Clone)]
 pub struct Limits {
-    /// Octets of the largest reply over UDP.
+    /// Size in bytes of the largest reply over UDP.
     pub udp_size: usize,
     /// The connections of all clients.
     pub connections: Arc<ClientConnections>,
-    /// Who we are to connections over TLS that begin from now on.
+    /// TLS settings for new connections.
     pub secured: Secured,
-    /// How many listeners the process has for each address, one for each worker.
+    /// Listeners of this process per address, one for each worker.
     pub siblings: usize,
 }
 
 impl Limits {
-    /// The limits of a configuration for so many workers.
+    /// Creates the limits of a configuration, for this many workers.
     pub fn new(listen: &Listen, workers: usize, connections: Arc<ClientConnections>) -> Limits {
         Limits {
             secured: Secured::new(listen),

@@ -1,10 +1,10 @@
-//! Which socket of an address the kernel chooses, and turning a listener's sockets off without closing them, from any thread.
+//! Steers which socket of an address the kernel chooses, and turns a listener's sockets off without closing
+//! them, from any thread.
 //!
-//! A socket that nobody reads still takes what is sent to it: the kernel fills its queue, and rules that
-//! ask whether a socket is there (`-m socket`) find one. Off, a listener's sockets are not found by the
-//! kernel any more: its datagrams go to the other sockets of the address, or, where there are none, to
-//! the server that answers in our place. What the UDP socket has taken already can still be read, and replies
-//! still be sent through it.
+//! A socket that is not read still receives: the kernel fills its queue, and firewall rules that look for a
+//! socket (`-m socket`) find it. Once turned off, the kernel no longer finds a listener's sockets: datagrams
+//! go to other sockets of the address or, if there are none, to the server that stands in for us. What the
+//! UDP socket has already received can still be read, and replies still be sent through it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,21 +12,21 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Socket, Type};
 
-/// Nobody's port: no query comes from there.
+/// An unused port: no query comes from it.
 const NOWHERE: u16 = 1;
 
-/// Turns one listener's sockets off. There is no way back, since the kernel has none for IPv6: a UDP
-/// socket that was connected keeps its peer. New sockets are the way back.
+/// Turns one listener's sockets off. This cannot be undone, since the kernel offers no way for IPv6: a UDP
+/// socket once connected keeps its peer. To turn a listener on again, bind new sockets.
 pub struct Switch {
     address: SocketAddr,
-    /// Those for datagrams.
+    /// The UDP sockets.
     datagrams: Vec<Socket>,
-    /// Those for connections.
+    /// The listening TCP sockets.
     connections: Vec<Socket>,
 }
 
 impl Switch {
-    /// A switch for these sockets, which are bound to `address`. It keeps them open for as long as it lives.
+    /// Creates a switch for sockets bound to `address`. It keeps them open as long as it lives.
     pub(super) fn new(address: SocketAddr, sockets: &[impl AsFd]) -> io::Result<Switch> {
         let mut switch = Switch {
             address,
@@ -43,8 +43,8 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Takes no datagrams and no connections from now on. Connections that are open stay open; those that
-    /// wait to be accepted are reset.
+    /// Stops receiving datagrams and connections. Open connections stay open; those not accepted yet are
+    /// reset.
     pub fn off(&self) {
         for socket in &self.datagrams {
             refuse_datagrams(socket, self.address);
@@ -52,12 +52,14 @@ impl Switch {
         self.connections.iter().for_each(refuse_connections);
     }
 
-    /// Has the kernel give the sockets for datagrams what arrives on a processor, in place of what its hash would give them;
-    /// none: go by the hash. What arrives on processors of which there is no socket, or none that is on, goes by the hash
-    /// in either case. Unlike a program that returns the number of a socket, this holds whoever joins or leaves.
+    /// Makes the kernel give the UDP sockets what arrives on a processor, instead of choosing by hash; `None`
+    /// restores the hash. Packets that arrive on processors without a live socket are chosen by hash in
+    /// either case. Unlike a BPF program that returns a socket's index, this stays right when sockets join or
+    /// leave.
     pub fn prefer(&self, processor: Option<usize>) {
         for socket in &self.datagrams {
-            // As an int, -1, which is no processor. Kernels before 6.2 take it, and do nothing with it.
+            // As an int this is -1, which is no processor. Kernels before 6.2 accept the option but ignore
+            // it.
             let processor = processor.unwrap_or(usize::MAX);
             if let Err(error) = socket.set_cpu_affinity(processor) {
                 tracing::debug!(address = %self.address, %error, "cannot choose by processor");
@@ -65,47 +67,47 @@ impl Switch {
         }
     }
 
-    /// What the sockets are bound to.
+    /// Returns the address that the sockets are bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends a packet without content to a port of the listener's own address: a heartbeat,
-    /// by which the node's rules know that the socket is read.
+    /// Sends an empty packet to a port of the listener's own address: a heartbeat that shows the node's rules
+    /// that the socket is read.
     pub fn beat(&self, port: u16) {
         for socket in &self.datagrams {
-            // The rules drop it, which the kernel reports as an error.
+            // The rules drop the packet, which the kernel reports as an error.
             let _ = socket.send_to(&[], &SocketAddr::new(self.address.ip(), port).into());
         }
     }
 }
 
-/// Has a socket take no connections from now on.
+/// Makes a socket accept no more connections.
 pub(super) fn refuse_connections(socket: &Socket) {
-    // The kernel forgets that the socket listened.
+    // This ends the socket's listening state.
     let _ = socket.shutdown(std::net::Shutdown::Read);
 }
 
-/// Has a socket that is bound to `address` take no datagrams from now on.
+/// Makes a socket that is bound to `address` receive no more datagrams.
 pub(super) fn refuse_datagrams(socket: &Socket, address: SocketAddr) {
-    // A connected UDP socket is only found by datagrams of its peer, and SO_REUSEPORT passes it over:
-    // its peer is a port of our own address that sends nothing. This fails if the address has left
-    // the machine; then nothing comes either.
+    // A connected UDP socket matches only datagrams of its peer, and SO_REUSEPORT skips it. The peer is a
+    // port of our own address that sends nothing. This fails if the machine has lost the address; then
+    // nothing arrives either.
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
     let peer = SocketAddr::new(ip, NOWHERE).into();
-    // What is closed while it still takes datagrams loses them: so once more.
+    // Try twice: a socket closed while it still receives loses what it received.
     let refuses = socket.connect(&peer).or_else(|_| socket.connect(&peer));
     if let Err(error) = refuses {
         tracing::debug!(%address, %error, "cannot disable a UDP listener");
     }
 }
 
-/// Has the kernel give every new connection for the address of a listener (SO_REUSEPORT) to the one that
-/// came to it as number `place`, counted from 0; while there is none, to any.
+/// Makes the kernel give every new connection for a listener's address (SO_REUSEPORT) to the listener at
+/// index `place` of that address; if there is none, to any.
 pub fn steer(listener: &impl AsRawFd, place: usize) -> io::Result<()> {
     let place = u32::try_from(place).unwrap_or(u32::MAX);
     // A classic BPF program of one instruction: return a constant.
@@ -119,8 +121,8 @@ pub fn steer(listener: &impl AsRawFd, place: usize) -> io::Result<()> {
         len: 1,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: the descriptor is open while `listener` is borrowed. The kernel reads a sock_fprog of the
-    // length that it is told, and the one instruction behind it, which lives until the call returns.
+    // SAFETY: the descriptor is open while `listener` is borrowed. The kernel reads a sock_fprog of the given
+    // length, and the one instruction that it points to, which lives until the call returns.
     let done = unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),
@@ -201,7 +203,7 @@ mod tests {
                 ErrorKind::WouldBlock
             );
 
-            // Alone it could not be had while the old one is there, but we share it with ourselves.
+            // It cannot be bound exclusively while the old one is open, but our own sockets may share it.
             Sockets::bind(address, Port::Own);
             drop(sockets);
             Sockets::bind(address, Port::Own);
@@ -212,7 +214,7 @@ mod tests {
     fn no_datagram_socket_can_join_but_to_take_over() {
         let address = free("127.0.0.1").unwrap();
         let _ours = Sockets::bind(address, Port::Own);
-        // Any user could ask for that, and the kernel would give him what comes next.
+        // Any user could ask for that, and would get the next packets.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         socket.set_reuse_address(true).unwrap();
         assert_eq!(
@@ -237,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Since which it looks at processors.
+    /// Kernel 6.2 is the first that chooses by processor.
     fn kernel_is_6_2() -> bool {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release
@@ -303,7 +305,7 @@ mod tests {
             assert_eq!(new.iter().map(taken).sum::<usize>(), clients.len());
             old.remove(0);
         }
-        // Nobody has that place any more.
+        // No listener has that index any more.
         let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
         let shares = new.each_ref().map(taken);
         assert!(shares.iter().all(|&share| share > 0), "{shares:?}");

@@ -1,4 +1,5 @@
-//! Plain TCP (RFC 7766). What lies upon TCP differs in the stream that it makes of a connection before its conversation.
+//! DNS over plain TCP (RFC 7766). Other transports on top of TCP wrap the stream before the conversation
+//! starts.
 
 use tokio::net::TcpListener;
 
@@ -7,7 +8,7 @@ use super::conversation::converse;
 use super::service::Service;
 use crate::dns::Transport;
 
-/// Serves connections until the service stops; those that are open then end by themselves.
+/// Serves connections until the service stops; open ones then end by themselves.
 pub async fn listen(listener: TcpListener, service: Service) {
     serve_each(listener, service, serve).await;
 }

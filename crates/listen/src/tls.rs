@@ -1,7 +1,7 @@
-//! DNS over TLS (RFC 7858): what [`tcp`](super::tcp) does, upon a handshake.
+//! DNS over TLS (RFC 7858): like [`tcp`](super::tcp), after a handshake.
 //!
-//! A handshake has `tcp-read` from its beginning to its end. Until then the connection counts as one that was quiet since it
-//! came: where there is no room for all, it goes first.
+//! `tcp-read` bounds a handshake as a whole. Until it is complete, the connection counts as quiet since it
+//! was accepted: when there is no room, it is closed first.
 
 use std::io;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use super::conversation::converse;
 use super::service::Service;
 use crate::dns::Transport;
 
-/// Octets that are encrypted and not yet sent, at most, beside one record.
+/// The most bytes encrypted but not sent, besides one record.
 const UNSENT: usize = 16 << 10;
 
-/// Octets of memory that TLS may hold of a connection: a handshake's message or a record that is not whole, what was
-/// decrypted, and what is to be sent.
+/// The most bytes TLS may hold of a connection: an incomplete handshake message or record, decrypted data,
+/// and data to be sent.
 pub(crate) const TLS_MEMORY: usize = (64 << 10) + (16 << 10) + (18 << 10);
 
-/// Serves connections until the service stops; those that are open then end by themselves.
+/// Serves connections until the service stops; open ones then end by themselves.
 pub async fn listen(listener: TcpListener, service: Service) {
     serve_each(listener, service, serve).await;
 }
 
 async fn serve(accepted: Accepted, service: Service) {
     let Accepted { stream, client, open } = accepted;
-    // Those that begin from now on get the certificate that is in its file from now on.
+    // Read now, so that new connections get the current certificate.
     let Some(config) = service.limits.borrow().secured.tls.clone() else {
         return;
     };
@@ -46,7 +46,8 @@ async fn serve(accepted: Accepted, service: Service) {
     }
 }
 
-/// Makes TLS of a connection, unless it takes too long, or the room is needed; the error says why if that was our decision.
+/// Completes the TLS handshake, unless it takes too long or the room is needed; the error says why, if we
+/// ended it.
 pub(crate) async fn shake_hands(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -75,7 +76,7 @@ pub(crate) async fn shake_hands(
             Ok(stream)
         }
         Ok(Err(error)) => {
-            // As a rule a client that does not trust the certificate, which it may say.
+            // Usually a client that does not trust the certificate, which it may say in an alert.
             tracing::debug!(%error, "a client's TLS handshake failed");
             all.count(Handshake::Failed);
             Err(None)

@@ -1,4 +1,4 @@
-//! The UDP side of a listener: take a batch, serve it, send what is ready.
+//! The UDP side of a listener: receives a batch, serves it, and sends the replies that are ready.
 
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
@@ -17,7 +17,7 @@ use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
 use dnsweir_os::receiving::ReceivingSocket;
 use socket2::SockRef;
 
-/// A socket that can be waited for.
+/// A registered socket.
 pub struct Socket {
     socket: ReceivingSocket,
     address: SocketAddr,
@@ -33,7 +33,7 @@ impl Socket {
     }
 }
 
-/// Serves a socket until the service stops, and then what it still holds.
+/// Serves a socket until the service stops, then drains it.
 pub async fn listen(socket: Socket, service: Service) {
     let Service {
         worker,
@@ -45,8 +45,8 @@ pub async fn listen(socket: Socket, service: Service) {
     let mut batch = Batch::default();
     let limit = || limits.borrow().udp_size;
     let mut exchange = Exchange::new(&Rc::new(Late::new(&socket)), limit());
-    // The socket's own place for a task that waits for it: what `readable` would note anew for each batch, and strike
-    // out again. To be woken by `stop` is asked for once; after that a look is enough.
+    // Polls with the socket's own waker slot: `readable` would register and remove a waiter for each batch.
+    // The wakeup from `stop` is registered once; afterwards a check is enough.
     let look = stop.clone();
     let mut stopped = pin!(stop.changed());
     let mut asked = false;
@@ -76,31 +76,31 @@ pub async fn listen(socket: Socket, service: Service) {
         let more = match exchange.datagrams.receive(fd) {
             Ok(count) => {
                 serve(&worker, count, &mut batch, &mut exchange, server);
-                // A batch that is not full has emptied the socket: no need for the call that would only say
-                // so. What comes after it wakes us again.
+                // A batch that is not full has emptied the socket, so the call that would only confirm it is
+                // saved. Later datagrams wake us again.
                 count == BATCH
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            // Errors of earlier replies (a client whose port is closed) are reported here: they do not matter.
+            // Errors of earlier replies (a client whose port is closed) are reported here. Ignore them.
             Err(_) => true,
         };
         if more {
             drop(ready);
-            // Upstreams' answers wait for their turn.
+            // Let tasks with upstream replies run.
             tokio::task::yield_now().await;
         } else {
             ready.clear_ready();
         }
     }
     late.end();
-    // Turned off first: what comes after the last look would be lost.
+    // Turn it off first: datagrams that arrive after the last receive would be lost.
     refuse_datagrams(&SockRef::from(socket.socket.get_ref()), socket.address);
     while let Ok(count @ 1..) = exchange.datagrams.receive(socket.socket.as_raw_fd()) {
         serve(&worker, count, &mut batch, &mut exchange, server);
     }
 }
 
-/// Serves what is in the first `count` slots.
+/// Serves the first `count` slots.
 fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Exchange, server: u16) {
     exchange.travelling.clear();
     let now = worker.now();
@@ -123,7 +123,7 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Ex
                 exchange.datagrams.buffer(slot)[..length].copy_from_slice(reply);
                 exchange.datagrams.reply(slot, length);
             }
-            // Over UDP there is none.
+            // UDP carries no transfers, and silence sends nothing.
             Admission::Transfer(_) | Admission::Silence => {}
         }
     }
@@ -132,13 +132,13 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Ex
     worker.tell_if_many();
 }
 
-/// What one batch needs.
+/// The buffers of a batch.
 struct Exchange {
     late: Rc<Late>,
     datagrams: Datagrams,
-    /// The slots of the queries that travel.
+    /// The slots of the queries that travel with the batch.
     travelling: Vec<usize>,
-    /// Room for a reply that is written while its query is still read; as much as is sent at most.
+    /// Space for a reply that is written while its query is still read; the largest reply size.
     immediate: Box<[u8]>,
 }
 
@@ -171,12 +171,12 @@ impl Replies for Exchange {
     }
 }
 
-/// Replies that come after their batch. Those that are ready in one turn of the worker leave together: the first wakes
-/// the listener, whose turn comes when all tasks that were ready before had theirs.
+/// Replies that come after their batch. Those ready in one turn of the worker leave together: the first wakes
+/// the listener, which runs after all tasks that were ready before it.
 struct Late {
     socket: Rc<Socket>,
     outgoing: RefCell<Outgoing>,
-    /// The listener, while there is one.
+    /// The listener's waker, while it runs.
     listener: RefCell<Option<Waker>>,
 }
 
@@ -207,7 +207,7 @@ impl Late {
         }
     }
 
-    /// Sends what is there, as the listener, which is woken for what comes later.
+    /// Sends pending replies, and registers the listener's waker for later ones.
     fn send(&self, context: &Context<'_>) {
         let mut listener = self.listener.borrow_mut();
         match &mut *listener {
@@ -220,7 +220,7 @@ impl Late {
         }
     }
 
-    /// From now on replies leave one by one.
+    /// From now on, sends each reply by itself.
     fn end(&self) {
         self.listener.take();
         self.send_all(&mut self.outgoing.borrow_mut());
@@ -232,17 +232,17 @@ impl Late {
                 refused(route, &error);
             }
         };
-        // Whose port is closed is not said of one socket's many clients.
+        // Closed ports of individual clients are not reported on a socket that serves many.
         outgoing.send(self.socket.socket.as_raw_fd(), refused, |_| {});
     }
 }
 
-/// A reply that cannot be sent is left out: its client asks again.
+/// Logs a reply that cannot be sent. It is not retried: the client asks again.
 fn refused(route: &Route, error: &io::Error) {
     tracing::debug!(client = ?route.peer(), %error, "a reply could not be sent");
 }
 
-/// The way back for a reply that comes after its batch.
+/// Sends a reply that comes after its batch.
 struct DeferredDatagram {
     late: Rc<Late>,
     route: Route,

@@ -1,21 +1,22 @@
-//! Handshakes over QUIC of clients that have not shown that they are where they say (RFC 9000 section 8.1).
+//! QUIC handshakes of clients that have not proven their address (RFC 9000 section 8.1).
 //!
-//! Anybody can write anybody's address on a first datagram. So such a handshake is no connection of that address, takes nobody's
-//! place, and there are few of them: beyond, a client first shows its address, which costs it a round trip and us nothing.
+//! Anyone can forge the source address of a first datagram. So such a handshake does not count for that
+//! address and displaces no connection. Only few are allowed: beyond that, a client first has to prove its
+//! address, which costs it a round trip and us nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::client_connections::ClientConnections;
 
-/// Such handshakes at a time, over all workers: their memory is that of so many connections.
+/// The most such handshakes at a time, over all workers; each takes the memory of a connection.
 pub(crate) const UNPROVEN: usize = 16;
 
-/// One such handshake, while it is under way.
+/// One such handshake, while it is in progress.
 pub(crate) struct Unproven(Arc<ClientConnections>);
 
 impl ClientConnections {
-    /// Room for one more; none: there are enough.
+    /// Begins one more; `None` if there are already too many.
     pub(crate) fn begin_unproven(self: &Arc<Self>) -> Option<Unproven> {
         let more = |count| (count < UNPROVEN).then_some(count + 1);
         let begun = self.unproven.fetch_update(Relaxed, Relaxed, more);

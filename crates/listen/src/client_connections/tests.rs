@@ -50,7 +50,7 @@ fn memory_is_never_more_than_it_may_be() {
         })
         .collect();
     assert!(!small.is_closed());
-    // What was told to go holds nothing, whatever it is given.
+    // A dismissed connection holds nothing, whatever is pushed.
     let gone = large.iter().find(|connection| connection.is_closed()).unwrap();
     gone.push(&[&[0; 1000]]);
     assert_eq!((gone.octets(), gone.unsent()), (0, 0));
@@ -105,7 +105,7 @@ fn streams_hold_what_came_and_what_is_not_taken() {
     assert_eq!(pieces, [&b"re"[..], b"pl", b"y"]);
     assert_eq!((connection.unsent(), connection.forget(2).len()), (0, 5000));
     assert_eq!(all.octets(), 0);
-    // What is too much for all is taken from the connection at once, and it gets nothing more.
+    // What exceeds the total is freed immediately, and the connection gets nothing more.
     assert!(connection.reply(1, vec![0; 1000]) && !connection.reply(2, vec![0; 2 << 20]));
     assert!(!connection.receive(3, b"query") && !connection.reply(3, vec![0; 1000]));
     assert_eq!((all.octets(), connection.piece(1, 10)), (0, None));

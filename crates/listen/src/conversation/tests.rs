@@ -14,7 +14,7 @@ use dnsweir_engine::filter::Engine;
 
 const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 53);
 
-/// A listener's service, and what stops it.
+/// A listener's service, and its stop signal.
 fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     let text = format!("listen \"{LISTENER}\"\nzone \".\" {{ forward \"192.0.2.53\" }}");
     let config = crate::config::parse("test", &text, Path::new("/"), &[]).unwrap();
@@ -34,14 +34,14 @@ fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     (service, connections, stopping)
 }
 
-/// As TLS may.
+/// TLS streams may do so.
 #[test]
 fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
     LocalRuntime::new().unwrap().block_on(async {
         let (service, connections, _stopping) = service();
         let client = SocketAddr::new(LISTENER.ip(), 40_000);
         let connection = connections.open(client.ip(), 0).unwrap();
-        // So narrow that no reply goes through in one piece.
+        // Narrow, so that no reply goes through in one piece.
         let (ours, mut theirs) = tokio::io::duplex(16);
         let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);
         let asking = async {
