@@ -1,7 +1,8 @@
 //! The admin address over HTTP: `/health`, `/ready`, `/metrics`, `/status`, and a page for a browser.
 //!
-//! Served by the main thread, which answers no query. It shows; nothing can be changed through it. Health and metrics are there for
-//! everybody who gets here. What clients ask is theirs: it is shown on loopback addresses, unless the configuration says otherwise.
+//! Served by the main thread, which answers no query. It is read-only. Health and metrics are open to
+//! everyone who can connect. What clients ask is private: it is shown on loopback addresses only, unless
+//! configured otherwise.
 
 mod addressed;
 mod compressed;
@@ -27,10 +28,10 @@ pub(crate) use readiness::own_reasons;
 use readiness::{not_ready, notes};
 pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
 
-/// What a browser shows: one file, without anything to build.
+/// The page for a browser: one file, without a build step.
 const PAGE: &str = include_str!("admin/page.html");
 
-/// What the proxy shows of itself at a path, to whoever reached it `at` this address.
+/// Answers a request for a path that came in `at` this address.
 pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>) -> Reply {
     match path {
         "/health" => match state.ailment() {
@@ -62,7 +63,7 @@ pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>
     }
 }
 
-/// Figures in the format that a request asks for, each with what their names begin with.
+/// Returns metrics in the format that a request accepts, each set with its name prefix.
 pub fn figures(headers: &HeaderMap, all: &[(&str, Figures)]) -> Reply {
     let format = Format::wanted(headers);
     let mut page = typed(StatusCode::OK, format.content_type(), format.write(all));
@@ -71,16 +72,16 @@ pub fn figures(headers: &HeaderMap, all: &[(&str, Figures)]) -> Reply {
     page
 }
 
-/// All that there is to say now, with or without who asks for what.
+/// Returns the status, with or without clients' queries.
 fn status(state: &State, queries: bool) -> Reply {
     let status = serde_json::to_string_pretty(&status::status(state, queries)).unwrap_or_default();
-    // What objects and servers are called, and what they say, is theirs. A String takes everything.
+    // Names of objects and messages of servers are untrusted. Writing to a String does not fail.
     let mut plain = String::with_capacity(status.len());
     let _ = escape_json(&mut plain, &status);
     typed(StatusCode::OK, "application/json", plain + "\n")
 }
 
-/// The page for a browser. It asks this address for /status and /metrics, and nobody for anything else.
+/// Returns the page for a browser. It requests /status and /metrics of this address, and nothing else.
 fn page() -> Reply {
     let mut page = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.into());
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \

@@ -1,7 +1,7 @@
-//! The most memory that the process comes to hold, as a sum of what the configuration bounds.
+//! The most memory that the process can hold: a sum of everything the configuration bounds.
 //!
-//! This is the one place that knows the sum; `docs/limits.md` explains it, `/status` and `/metrics` show it beside what is
-//! resident, and a test holds the process to it under floods. The constants are measured, and generous.
+//! Only this file knows the sum. `docs/limits.md` explains it, `/status` and `/metrics` show it beside the
+//! resident size, and a test holds the process to it under floods. The constants are measured, and generous.
 
 mod limit;
 
@@ -15,46 +15,46 @@ use crate::serve::{LOOKUP_OCTETS, MESSAGE_KEPT, WAITING_OCTETS};
 use crate::source::{self, forward};
 pub(crate) use limit::memory_limit;
 
-/// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
+/// Program, main thread, log, file watches, the admin address, and the temporary needs of a reload.
 const PROGRAM: usize = 24 << 20;
 
-/// A worker's stack, buffers, counters and share of what the allocator keeps.
+/// A worker's stack, buffers, counters, and share of what the allocator keeps.
 const WORKER: usize = 2 << 20;
 
-/// What tells how often clients asked lately: a table for `queries` and one for `responses`.
+/// Client query rates: a table for `queries` and one for `responses`.
 const RATES: usize = 512 << 10;
 
-/// The allocator has holes between what is in use: as much again as this part of it. Measured with a full cache: a third.
+/// The allocator leaves gaps: one extra byte for this many in use. Measured with a full cache: a third.
 const HOLES: usize = 2;
 
-/// What these parts are called.
+/// Names of these parts.
 const CACHE: &str = "cache";
 const ALLOCATOR: &str = "allocator";
 
-/// The smallest cache that a limit leads to: as small as `cache-memory` may be.
+/// The smallest cache that a memory limit leads to: the minimum of `cache-memory`.
 const LEAST_CACHE: usize = 1 << 20;
 
-/// The sum, and what it is the sum of.
+/// The sum and its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Octets by what they are for.
+    /// Bytes by purpose.
     pub parts: Vec<(&'static str, usize)>,
-    /// Octets that the kernel may hold for sockets, which a container is charged for and a process is not.
+    /// Kernel memory of sockets in bytes, which a container is charged for and a process is not.
     pub kernel: usize,
 }
 
-/// Octets that the filters of a generation hold beside their instances, which only they themselves tell.
+/// Bytes that the filters of a generation hold besides their instances, as only the filters know.
 #[derive(Debug, Default)]
 pub struct OfFilters {
     /// Machine code.
     pub compiled: usize,
     /// Tables.
     pub tables: usize,
-    /// Messages that wait to be heard of, on each worker.
+    /// Messages that wait to be delivered, on each worker.
     pub messages: usize,
 }
 
-/// What the process takes that pulls modules.
+/// Returns the memory of the process that pulls modules.
 fn pulling(config: &Config) -> usize {
     let is_artifact = |filter: &config::Filter| matches!(filter.module, Module::Artifact(_));
     match config.filters.iter().any(is_artifact) {
@@ -63,13 +63,13 @@ fn pulling(config: &Config) -> usize {
     }
 }
 
-/// What is known of pods.
+/// Returns the memory of what is known about pods.
 fn pods(config: &Config) -> usize {
     let pods = config.pods.as_ref();
     pods.map_or(0, |pods| pods.memory + identity::FIXED_OCTETS)
 }
 
-/// What waits to be told, and the messages of queries that wait.
+/// Returns the memory of queued dnstap messages, and of messages of waiting queries.
 fn dnstap(config: &Config) -> usize {
     match &config.dnstap {
         Some(dnstap) => {
@@ -79,7 +79,8 @@ fn dnstap(config: &Config) -> usize {
     }
 }
 
-/// What is published, and what refreshes take: the sources of what comes next, and the one instance that is at work on it.
+/// Returns the memory of published data, and of a refresh: its sources, and the one instance that works on
+/// them.
 fn refreshes(config: &Config) -> (usize, usize) {
     let filters = || config.filters.iter();
     let refreshed = || filters().filter_map(|filter| Some((filter, filter.refresh.as_ref()?)));
@@ -90,7 +91,7 @@ fn refreshes(config: &Config) -> (usize, usize) {
 }
 
 impl Ceiling {
-    /// That of a configuration with so many workers and connections of clients.
+    /// Computes it for a configuration with this many workers and client connections.
     pub fn of(config: &Config, workers: usize, connections: usize, filters: &OfFilters) -> Ceiling {
         let &OfFilters {
             compiled,
@@ -109,7 +110,7 @@ impl Ceiling {
         let under_way = held + transferred.unwrap_or_default();
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
         let data: usize = config.data().iter().map(|data| data.len()).sum();
-        // What a file comes to be in the next generation.
+        // What a file may become in the next generation.
         let with_data = config
             .filters
             .iter()
@@ -137,7 +138,7 @@ impl Ceiling {
                 ("data", data + published),
                 ("refreshes", refreshes),
                 ("compiled", compiled),
-                // Those whose shape changes are there twice.
+                // Tables that change their shape exist twice.
                 (
                     "loading",
                     filter::loading_memory(&config.filters, workers) + tables + next_data,
@@ -154,17 +155,17 @@ impl Ceiling {
         }
     }
 
-    /// All parts together.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> usize {
         self.parts.iter().map(|(_, octets)| octets).sum()
     }
 
-    /// Octets that a container is charged for at most.
+    /// Returns the most bytes that a container is charged for.
     pub fn charged(&self) -> usize {
         self.total() + self.kernel
     }
 
-    /// How large the cache may become.
+    /// Returns the most bytes of the cache.
     pub fn cache(&self) -> usize {
         self.parts
             .iter()
@@ -172,10 +173,10 @@ impl Ceiling {
             .map_or(0, |(_, octets)| *octets)
     }
 
-    /// Makes the cache so much smaller that all of it fits into a limit, or as small as it gets.
+    /// Shrinks the cache until everything fits the limit, or to its minimum.
     pub(crate) fn fit_cache(&mut self, limit: usize) {
         let excess = self.charged().saturating_sub(limit);
-        // Each octet of the cache counts with its share of the allocator's.
+        // Each byte of the cache counts together with its share of the allocator's gaps.
         let cut = (excess * HOLES).div_ceil(HOLES + 1);
         let cut = cut.min(self.cache().saturating_sub(LEAST_CACHE));
         for (name, octets) in &mut self.parts {
@@ -187,7 +188,7 @@ impl Ceiling {
         }
     }
 
-    /// What is wrong if a limit of memory is smaller than that.
+    /// Returns a warning if a memory limit is smaller than that.
     pub fn beyond(&self, limit: Option<usize>) -> Option<String> {
         let limit = limit.filter(|limit| *limit < self.charged())?;
         let mebibytes = |octets: usize| octets.div_ceil(1 << 20);
@@ -201,7 +202,7 @@ impl Ceiling {
     }
 }
 
-/// Octets of memory that the process holds now, as the kernel counts them; none where it does not tell.
+/// Returns the resident memory of the process in bytes, if the kernel reports it.
 pub fn resident() -> Option<usize> {
     let figures = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = figures.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -235,15 +236,15 @@ mod tests {
         assert_eq!(fitted.beyond(Some(tight)), None);
         assert!(fitted.charged() + 16 > tight, "and no smaller than it must be");
         assert_eq!(fitted.cache(), ceiling.cache() - (20 << 20));
-        // What else there is does not fit: the cache alone cannot help.
+        // The rest does not fit: shrinking the cache is not enough.
         let least = fit(1 << 20);
         assert_eq!(least.cache(), LEAST_CACHE);
         let said = least.beyond(Some(1 << 20)).unwrap();
         assert!(said.contains(" is 1 MiB. "), "{said}");
     }
 
-    /// The memory limit of the DaemonSet holds what the process comes to, and what the kernel holds for it, on a node where
-    /// `workers` has its largest default.
+    /// The DaemonSet's memory limit covers what the process can hold, including kernel memory, on a node
+    /// where `workers` has its largest default.
     #[test]
     fn the_daemon_set_has_room_for_all_of_it() {
         let config = include_str!("../../../deploy/overlays/cluster-address/dnsweir.kdl")

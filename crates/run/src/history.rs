@@ -1,6 +1,6 @@
-//! What was counted up to a minute ago, and since when something has been wrong: so that a look says what goes on now.
+//! Counters of the last minute, and since when each problem has existed, so that a report shows the present.
 //!
-//! It holds two tallies, whatever there is to count, and forgets what is not wrong any more.
+//! It holds two tallies, whatever is counted, and forgets problems that are over.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::figures::{Figures, Sample};
 
-/// How old the newer of the two tallies becomes: what has grown is what has in this time, or twice as long.
+/// The age at which the newer tally becomes the older one: growth covers this time, or up to twice as long.
 const AGE: Duration = Duration::from_secs(30);
 
 /// What is remembered.
@@ -20,15 +20,16 @@ struct Past {
     newer: Tally,
     /// When `newer` was taken.
     at: Instant,
-    /// Since when each thing has been wrong, by what it is called.
+    /// Since when each problem has existed, by its name.
     since: HashMap<String, SystemTime>,
 }
 
-/// Counters by what they count and of whom. Of all that is counted, it has what [`Growth`] is asked for.
+/// Counters by name and subject, as far as [`Growth`] needs them.
 #[derive(Debug, Default, Clone)]
 pub struct Tally(HashMap<(&'static str, String), f64>);
 
-/// What a tally has: its name, the metric, the label that says of whom, and another label with the value that counts.
+/// An entry of a tally: its name, the metric, the label of the subject, and optionally another label with the
+/// value that counts.
 type Counted = (
     &'static str,
     &'static str,
@@ -50,7 +51,7 @@ const COUNTED: [Counted; 10] = [
 ];
 
 impl Tally {
-    /// What there is of it in the figures.
+    /// Collects a tally from the metrics.
     pub fn of(figures: &Figures) -> Tally {
         let mut tally = Tally::default();
         for (name, metric, whose, only) in COUNTED {
@@ -87,7 +88,8 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Of a counter and whom it is about. One that went back begins with 0, as after a reload.
+    /// Returns the growth of a counter for a subject. A counter that decreased restarted from 0, as after a
+    /// reload.
     pub fn of(&self, name: &'static str, whom: &str) -> f64 {
         let key = (name, whom.to_owned());
         let now = self.now.0.get(&key).copied().unwrap_or_default();
@@ -95,7 +97,7 @@ impl Growth {
         if now < before { now } else { now - before }
     }
 
-    /// Those of whom a counter says something now, in order.
+    /// Returns the current subjects of a counter, sorted.
     pub fn whom(&self, name: &'static str) -> Vec<&str> {
         let of_name = self.now.0.keys().filter(|(known, _)| *known == name);
         let mut whom: Vec<&str> = of_name.map(|(_, whom)| &**whom).collect();
@@ -116,7 +118,7 @@ impl Default for History {
 }
 
 impl History {
-    /// What has grown until now, which is remembered when it is time.
+    /// Returns the growth until `now`, and keeps the tally when it is time.
     pub fn grown(&self, now: Tally) -> Growth {
         let mut past = self.0.lock();
         let before = past.older.clone();
@@ -127,7 +129,7 @@ impl History {
         Growth { before, now }
     }
 
-    /// Since when each of these has been wrong. What is not among them is not wrong any more.
+    /// Returns since when each of these problems has existed, and forgets all others.
     pub fn since(&self, wrong: &[String]) -> Vec<SystemTime> {
         let now = SystemTime::now();
         let mut past = self.0.lock();
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!([growth.of("asked", "a"), growth.of("lost", "a")], [100.0, 7.0]);
         assert_eq!([growth.of("seconds", "f"), growth.of("asked", "b")], [0.5, 0.0]);
         assert_eq!(growth.whom("asked"), ["a"]);
-        // After the two tallies that are kept.
+        // Both older tallies are replaced.
         for _ in 0..2 {
             history.0.lock().at -= AGE;
             history.grown(tally(100, 7, 0.5));

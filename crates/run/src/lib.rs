@@ -1,8 +1,8 @@
-//! Start, reload and stop, and what a running process shows of itself.
+//! Start, reload and stop, and what a running process reports about itself.
 //!
-//! [`run`] brings up every generation of the configuration, and the workers that serve it. [`admin`] answers `/health`, `/ready`,
-//! `/status` and [`metrics`], [`control`] takes requests over a unix socket, and [`ceiling`] adds up what all limits allow,
-//! and [`history`] knows what was a minute ago.
+//! [`run`] starts the workers and every generation of the configuration. [`admin`] answers `/health`,
+//! `/ready`, `/status` and [`metrics`], [`control`] takes requests over a unix socket, [`ceiling`] adds up
+//! what all limits allow, and [`history`] remembers the last minute.
 
 pub mod admin;
 pub mod ceiling;

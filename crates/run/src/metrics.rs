@@ -1,6 +1,6 @@
-//! What `/metrics` shows: the counters that the modules keep, added up and named.
+//! Builds `/metrics`: adds up and names the counters that the modules keep.
 //!
-//! Nothing is counted here. Each scrape reads the counters as they are; `docs/reference/metrics.md` lists them.
+//! Nothing is counted here: each scrape reads the current counters. `docs/reference/metrics.md` lists them.
 
 mod coredns;
 mod format;
@@ -16,24 +16,24 @@ use crate::{ceiling, log, node, nodecache, output};
 pub use format::Format;
 pub(crate) use format::media_range;
 
-/// What is said of lines that the log has not.
+/// Help text of the counter of suppressed log lines.
 pub const LEFT_OUT: &str = "Log lines left out because there were many of their kind in a short time";
 
-/// All metrics, under our names, under CoreDNS's, and those of any process.
+/// Returns all metrics: under our names, under CoreDNS's, and those of any process.
 pub fn all(state: &State) -> [(&'static str, Figures); 3] {
     let ours = collect(state);
     let theirs = coredns::figures(&ours);
     [("dnsweir", ours), ("coredns", theirs), of_process()]
 }
 
-/// Those of any process.
+/// Returns the metrics of any process.
 pub fn of_process() -> (&'static str, Figures) {
     let mut figures = Figures::default();
     process::show(&mut figures);
     ("process", figures)
 }
 
-/// Everything of ours that has figures, as it is now.
+/// Collects all our metrics.
 pub(crate) fn collect(state: &State) -> Figures {
     let mut figures = Figures::default();
     own(state, &mut figures);
@@ -62,7 +62,7 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Of the process as a whole: its configuration, its output, its connections, its memory.
+/// Adds those of the whole process: its configuration, output, connections, and memory.
 fn own(state: &State, figures: &mut Figures) {
     figures
         .gauge("build_info", "Build information; the value is always 1")
@@ -135,7 +135,7 @@ fn tcp(connections: &ClientConnections, figures: &mut Figures) {
     }
 }
 
-/// The certificate that clients are shown, and expires then.
+/// Adds the expiry of the certificate that clients are shown.
 fn certificate(expires: Option<i64>, figures: &mut Figures) {
     if let Some(expires) = expires {
         let help = "Expiry of the listeners' certificate, in seconds since 1970";
@@ -145,7 +145,7 @@ fn certificate(expires: Option<i64>, figures: &mut Figures) {
     }
 }
 
-/// What became of messages for dnstap's reader.
+/// Adds the outcomes of dnstap messages.
 fn dnstap(tap: &Tap, figures: &mut Figures) {
     let (written, slow, unread) = tap.figures();
     let help = "Messages sent to the reader of dnstap";

@@ -1,8 +1,8 @@
-//! From a configuration to a running proxy, from one generation to the next, and to the end.
+//! Starts the proxy from a configuration, takes it from one generation to the next, and stops it.
 //!
-//! The main thread loads configurations, compiles and binds aside, and hands workers what is ready; it
-//! answers no query. A reload either happens on all workers or not at all: whatever can fail has
-//! succeeded before the first worker is told.
+//! The main thread loads configurations, compiles and binds in the background, and hands workers the result;
+//! it answers no query. A reload happens on all workers or on none: everything that can fail is done before
+//! the first worker switches.
 
 mod absent;
 mod before;
@@ -65,18 +65,18 @@ use walls::Walls;
 use watchdog::Watchdog;
 use worker::{Command, WorkerThread};
 
-/// How long queries under way may take to end after SIGTERM.
+/// How long queries in progress may take to end after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How much longer workers may take to end. One that hangs is not waited for.
+/// How much longer workers may take to end. A hanging worker is not waited for.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Why the proxy did not start, or did not go on.
+/// Why the proxy did not start, or could not continue.
 #[derive(Debug)]
 pub enum Stop {
-    /// The configuration is not valid.
+    /// The configuration is invalid.
     Configuration(Report),
-    /// The machine did not allow something.
+    /// The machine refused something.
     Machine(String),
 }
 
@@ -99,7 +99,8 @@ fn machine(error: impl fmt::Display) -> Stop {
     Stop::Machine(error.to_string())
 }
 
-/// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.
+/// Loads a configuration file with all its modules, including those from registries. Also returns the folder
+/// that keeps pulled modules.
 ///
 /// # Errors
 /// Every mistake in it, and modules that cannot be had.
@@ -110,11 +111,11 @@ pub fn load_whole(file: &Path) -> Result<(Config, Option<PrivateFolder>), Stop> 
     Ok((config, folder))
 }
 
-/// Finds out whether the addresses that a configuration listens on are free, by taking them and giving them back. Those
-/// of a node are handed over, or not there yet.
+/// Checks by binding briefly that the addresses of a configuration are free. Those of a node are skipped:
+/// they are handed over, or do not exist yet.
 ///
 /// # Errors
-/// When one is not, or there is no configuration.
+/// When an address is not free, or there is no configuration.
 pub fn try_addresses(file: &Path) -> Result<(), Stop> {
     if config::keeps_network(file) == Some(true) {
         return Ok(());
@@ -123,7 +124,7 @@ pub fn try_addresses(file: &Path) -> Result<(), Stop> {
     for address in config::listeners(file)? {
         match Sockets::bind(address, Port::Own) {
             Ok(_) => free += 1,
-            // It is waited for while others are listened on.
+            // A start waits for it while it serves the others.
             Err(error) if error.is_absent() => absent = absent.or(Some(error)),
             Err(error) => return Err(machine(error)),
         }
@@ -134,40 +135,40 @@ pub fn try_addresses(file: &Path) -> Result<(), Stop> {
     }
 }
 
-/// Who watches the proxy from the same process; as a rule nobody.
+/// Observers in the same process; usually there are none.
 #[derive(Default)]
 pub struct Spectators {
-    /// Is told of every query.
+    /// Receives every query.
     pub queries: Option<TraceSink>,
-    /// Is told of every generation that begins to answer, the first one included, and why one does not. Then
-    /// the log is not.
+    /// Called with every generation that begins to answer, including the first, and with why one does not.
+    /// These failures are then not logged.
     pub generations: Option<Onlooker>,
-    /// Whether modules are taken without running their test cases.
+    /// Whether modules are accepted without running their test cases.
     pub without_test_cases: bool,
 }
 
-/// Who is told of generations, on the main thread.
+/// Observes generations, on the main thread.
 pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
 
 /// Runs the proxy until it is told to stop.
 ///
 /// # Errors
-/// Why it did not start, or did not go on.
+/// Why it did not start, or could not continue.
 pub fn run(
     origin: ConfigOrigin,
     places: Places,
     mistakes: Mistakes,
     mut spectators: Spectators,
 ) -> Result<(), Stop> {
-    // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
-    // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
+    // Open it before any socket: when a process is killed, the kernel closes the newest descriptors first,
+    // and inotify's take some twenty milliseconds, during which older sockets would go on receiving queries.
     let mut changes = watch::Changes::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(machine)?;
     let ended = runtime.block_on(async move {
-        // From here on no signal ends the process before it has put things back.
+        // From here on no signal ends the process before it has cleaned up.
         let mut signals = Signals::new().map_err(machine)?;
         let folder = folder(places.compiled.clone())?;
         let mut walls = Walls::new(&places, folder.as_ref());
@@ -190,13 +191,13 @@ pub fn run(
         let ended = proxy.attend(&mut signals, changes).await;
         ended.and(proxy.stop().await)
     });
-    // What is still being loaded is for nobody any more.
+    // Do not wait for loads in progress: their result is no longer needed.
     runtime.shutdown_background();
     ended
 }
 
-/// The engine of all generations, which takes what was installed with the program, and keeps what it compiles in `folder` if there
-/// is one.
+/// Creates the engine of all generations. It uses filters precompiled with the program, and caches what it
+/// compiles in `folder` if there is one.
 fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     let engine = Engine::new().map_err(machine)?.compiling_aside();
     let engine = engine.with_precompiled(Precompiled::of_program());
@@ -212,15 +213,15 @@ fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     })
 }
 
-/// Where compiled filters and pulled modules are kept: `chosen`, or dnsweir's folder in the user's cache folder. None: it cannot be
-/// had, and everything is compiled and pulled anew.
+/// Returns the folder for compiled filters and pulled modules: `chosen`, or dnsweir's folder in the user's
+/// cache folder. If there is none, everything is compiled and pulled again.
 ///
 /// # Errors
-/// When others could change what is kept in the one that was chosen.
+/// When others could change files in the chosen folder.
 fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
     let is_chosen = chosen.is_some();
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    // One that is not absolute is to be ignored, says the XDG Base Directory Specification; an empty one is as good as none.
+    // The XDG Base Directory Specification says to ignore relative paths; an empty one counts as unset.
     let absolute = |path: &PathBuf| path.is_absolute();
     let home = || Some(variable("HOME").filter(absolute)?.join(".cache"));
     let caches = || variable("XDG_CACHE_HOME").filter(absolute).or_else(home);
@@ -240,7 +241,7 @@ fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
     }
 }
 
-/// Where copies of what is fetched are kept.
+/// Returns where copies of fetched files are kept.
 fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
     let fetched = folder?.folder("fetched");
     let fetched =
@@ -248,44 +249,44 @@ fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
     Some(Copies::new(fetched.ok()?))
 }
 
-/// The running proxy, as the main thread sees it.
+/// The running proxy, owned by the main thread.
 struct Proxy {
     origin: ConfigOrigin,
     engine: Arc<Engine>,
     state: Arc<State>,
     workers: Vec<WorkerThread>,
-    /// Where what it shows of itself is served, and by whom.
+    /// The admin addresses, with their servers.
     admin: Vec<(SocketAddr, admin::Server)>,
     control: Option<control::Server>,
-    /// The one that the command line names, from start to end.
+    /// The socket that the command line names, served from start to end.
     own_control: Option<control::Server>,
     /// What it may write.
     walls: Walls,
-    /// Of the node's network, from the first configuration on that has a `node` section.
+    /// The owner of the node's network, from the first configuration with a `node` section on.
     reconciler: Option<Reconciler>,
-    /// Its place among other processes that do so, once it answers.
+    /// Its place among other such processes, once it answers.
     succession: Option<Succession>,
     watchdog: Watchdog,
-    /// Told of every generation.
+    /// Called for every generation.
     onlooker: Option<Onlooker>,
     without_test_cases: bool,
     refresher: Refresher,
-    /// What addresses the upstreams have that are written by name.
+    /// The addresses of upstreams configured by name.
     named: Arc<NamedUpstreams>,
-    /// What to go back to.
+    /// Replaced filters to go back to.
     before: before::Before,
-    /// Of links and addresses, while any is waited for.
+    /// Link and address notifications, while the configuration waits for any.
     news: Option<node::News>,
-    /// The numbers that the configuration's interfaces had when there was news of links.
+    /// The indexes of the configured interfaces at the last link notification.
     interfaces: BTreeMap<String, Option<u32>>,
 }
 
-/// What is bound for another generation beside the listeners, and not served yet.
+/// What is bound for the next generation besides its listeners, but not served yet.
 struct Doors {
     admin: Vec<AdminDoor>,
-    /// The control socket, or that there is to be none; nothing if it is as it was.
+    /// The control socket, or that there is to be none; `None` if it does not change.
     control: Option<ControlDoor>,
-    /// Addresses of listeners that this machine does not have, or not yet.
+    /// Listener addresses that this machine does not have, or not yet.
     absent: Vec<Address>,
 }
 
@@ -296,18 +297,18 @@ struct AdminDoor {
     predecessor: node::Predecessors,
 }
 
-/// A control socket, if there is to be one.
+/// The control socket, if there is to be one.
 type ControlDoor = Option<control::Server>;
 
-/// Everything a generation needs, made aside.
+/// Everything a generation needs, prepared in the background.
 struct Prepared {
     generation: Arc<Generation>,
-    /// For each worker: an instance of each filter that the running generation does not have.
+    /// For each worker, an instance of each filter that the running generation does not have.
     instances: Vec<Vec<filter::Instance>>,
 }
 
-/// Builds a generation, which goes on with what the `running` one has and may have the `former` filter again, and the
-/// instances that workers need for it.
+/// Builds a generation and the instances that workers need for it. It takes over state from the `running`
+/// generation, and may reuse the `former` filter.
 fn prepare(
     number: u64,
     config: Config,
@@ -336,8 +337,8 @@ fn prepare(
     })
 }
 
-/// Reads the first configuration, and has its files watched; none, if it is time to end before. Files may be many and large: no
-/// signal waits for them.
+/// Loads the first configuration and starts watching its files; `None` if the process should end. Runs in the
+/// background, so that signals need not wait for many or large files.
 async fn first_load(
     origin: &ConfigOrigin,
     without_test_cases: bool,
@@ -359,7 +360,7 @@ async fn first_load(
 }
 
 impl Proxy {
-    /// Starts; nothing comes of it if it is told to stop before it has.
+    /// Starts the proxy; `None` if it is told to stop first.
     async fn start(
         origin: ConfigOrigin,
         (folder, walls): (Option<PrivateFolder>, &mut Walls),
@@ -371,7 +372,7 @@ impl Proxy {
         let Some(config) = first_load(&origin, spectators.without_test_cases, changes, end).await? else {
             return Ok(None);
         };
-        // What was kept while it could not be told what is needed.
+        // Drop the capabilities that were kept until the configuration was known.
         let needs = if config.node.is_some() {
             privileges::Needs::Network
         } else {
@@ -380,14 +381,14 @@ impl Proxy {
         if let Err(error) = privileges::keep(needs) {
             tracing::warn!(%error, "could not drop unneeded capabilities");
         }
-        // Before there is any thread that stays.
+        // Before any lasting thread starts.
         walls.raise(&config).map_err(machine)?;
         let mut proxy = Proxy::of_nothing(origin, folder, spectators, &config)?;
         proxy.walls = walls.clone();
         let control = walls.control.clone();
         let control = control.map(|path| control::Server::start(&path, &proxy.state));
         proxy.own_control = control.transpose().map_err(machine)?;
-        // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
+        // Slow steps, such as compiling a filter, are cancelled when this is dropped.
         let begun = tokio::select! {
             begun = proxy.begin(config) => begun.map(|()| true),
             () = end.come() => Ok(false),
@@ -400,7 +401,7 @@ impl Proxy {
                 presence.map(|presence| Succession::start(presence, Arc::clone(&proxy.state), workers));
             return Ok(Some(proxy));
         }
-        // What was set up for a proxy that did not start serves nobody.
+        // Undo the node's network setup of a proxy that did not start.
         if let Some(reconciler) = &proxy.reconciler {
             let _ = reconciler.unguard().await;
             let _ = reconciler.drop_link().await;
@@ -408,8 +409,8 @@ impl Proxy {
         begun.map(|_| None)
     }
 
-    /// One that serves nothing yet, with as many workers as `config` wants. Only now the node's network can be given into
-    /// its care: later it has lost the rights to it.
+    /// Creates a proxy that serves nothing yet, with the workers that `config` wants. The node's network must
+    /// be put in its care now: later the process lacks the rights.
     fn of_nothing(
         origin: ConfigOrigin,
         folder: Option<PrivateFolder>,
@@ -456,11 +457,11 @@ impl Proxy {
         })
     }
 
-    /// Brings up the first configuration.
+    /// Starts the first configuration.
     async fn begin(&mut self, mut config: Config) -> Result<(), Stop> {
         Descriptors::of_process(&config, config.workers).map_err(machine)?;
-        // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
-        // to be added; compiling takes a while, and it answers meanwhile.
+        // Bind this first, so that no predecessor's answer is taken for ours; it answers while filters
+        // compile. The address may be one that is yet to be added.
         match self.bind_admin(&config) {
             Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
             bound => {
@@ -484,7 +485,7 @@ impl Proxy {
         self.change_over(prepared).await
     }
 
-    /// Says that queries are answered, and does what they need not wait for.
+    /// Announces that queries are answered, and starts the tasks they need not wait for.
     fn announce(&self, started: Instant) {
         self.state.serving.store(true, Ordering::Relaxed);
         self.tell_notes();
@@ -527,7 +528,7 @@ impl Proxy {
         for &address in added {
             let predecessor = node::Predecessors::of(address);
             let listener = match admin::Listener::bind(address, port(config)) {
-                // It is waited for, as those are that clients ask.
+                // Wait for it, as for listener addresses.
                 Err(error) if config.node.is_none() && error.kind() == io::ErrorKind::AddrNotAvailable => {
                     continue;
                 }
@@ -542,7 +543,7 @@ impl Proxy {
         Ok(doors)
     }
 
-    /// Makes the control socket of a configuration, unless it is the one that is served. None: it is to be as it is.
+    /// Creates the control socket of a configuration; `None` if it does not change.
     fn bind_control(&self, config: &Config) -> Result<Option<ControlDoor>, String> {
         let served = self.control.as_ref().map(control::Server::path);
         let own = self.own_control.as_ref().map(control::Server::path);
@@ -554,7 +555,7 @@ impl Proxy {
         wanted.map(start).transpose().map(Some)
     }
 
-    /// Serves what was bound, and what a configuration does not have not any more.
+    /// Serves what was bound, and stops serving what the configuration no longer has.
     fn open(&mut self, doors: Doors, config: &Config) {
         self.admin
             .retain(|(served, _)| config.admin.addresses.contains(served));
@@ -574,14 +575,14 @@ impl Proxy {
         *self.state.absent.write() = doors.absent;
     }
 
-    /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.
+    /// Accepts nothing new, drains, and returns when that is done or takes too long.
     ///
     /// # Errors
-    /// Why something of the node's network stays that was to go.
+    /// Why part of the node's network setup remains.
     async fn stop(mut self) -> Result<(), Stop> {
         self.state.serving.store(false, Ordering::Relaxed);
         let begun = Instant::now();
-        // Before anything is taken away: who stands aside for us is to be there by then.
+        // Before anything is torn down: a process that stands aside for us must be listening by then.
         if let Some(succession) = self.succession.take() {
             succession.end().await;
         }
@@ -594,7 +595,8 @@ impl Proxy {
             .as_ref()
             .is_some_and(|node| node.skip_teardown);
         let reconciler = self.reconciler.as_ref().filter(|_| !skip);
-        // First the rules, while our sockets still take what the rules keep from the cluster's DNS.
+        // Remove the rules first, while our sockets still receive what the rules divert from the cluster's
+        // DNS.
         let mut handed_over = false;
         if let Some(reconciler) = reconciler {
             handed_over = reconciler.unguard().await.unwrap_or(false);
@@ -605,7 +607,7 @@ impl Proxy {
             }
         }
         if handed_over || skip {
-            // Probes are for the successor from now on.
+            // From now on the successor answers probes.
             drop(self.admin);
         }
         for worker in &self.workers {
@@ -632,14 +634,15 @@ impl Proxy {
     }
 }
 
-/// Looks whether workers show signs of life.
+/// Starts to monitor the workers.
 fn watch(threads: &[WorkerThread], state: &State) -> io::Result<Watchdog> {
     let pulses = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
     let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
     Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs)
 }
 
-/// Says whether queries to an upstream come back to us: then rules may lead them here that were meant for the cluster's DNS.
+/// Returns a check for queries to an upstream that come back to us: rules may then divert queries that are
+/// meant for the cluster's DNS.
 fn looping(state: &Arc<State>) -> node::Symptom {
     let state = Arc::clone(state);
     Box::new(move || {
@@ -648,7 +651,8 @@ fn looping(state: &Arc<State>) -> node::Symptom {
     })
 }
 
-/// The most memory that a generation comes to hold. A cache whose size is not written is smaller where the process may not have as much.
+/// Returns the most memory that a generation can hold. A cache without a configured size shrinks to fit the
+/// memory limit.
 fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
     let filters = || generation.filters.iter().map(|loaded| &loaded.filter);
     let of_filters = OfFilters {
@@ -663,7 +667,7 @@ fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) ->
     ceiling
 }
 
-/// Says what other node caches have left on the node, or do there.
+/// Logs what other node caches have left on the node, or are doing there.
 async fn name_leftovers(plan: Plan) {
     match node::find_leftovers(&plan).await {
         Ok(leftovers) => leftovers
@@ -673,7 +677,7 @@ async fn name_leftovers(plan: Plan) {
     }
 }
 
-/// How often a configuration wants the node's network to be looked at.
+/// Returns how often the node's network is checked.
 fn interval(config: &Config) -> Duration {
     config
         .node
@@ -681,8 +685,8 @@ fn interval(config: &Config) -> Duration {
         .map_or(Duration::from_secs(60), |node| node.interval)
 }
 
-/// Whose the ports of a configuration may be: those of a node that is kept are handed over from one process to the
-/// next (docs/decisions/0005-handover.md).
+/// Returns whether the ports of a configuration may be shared: those of a managed node are handed over
+/// between processes (docs/decisions/0005-handover.md).
 fn port(config: &Config) -> Port {
     match config.node {
         Some(_) => Port::Shared,
@@ -690,18 +694,19 @@ fn port(config: &Config) -> Port {
     }
 }
 
-/// What was bound of some addresses.
+/// The result of binding some addresses.
 #[derive(Default)]
 struct Bound {
     /// For each worker.
     sockets: Vec<worker::Bound>,
-    /// Those that this machine does not have, or not yet.
+    /// Addresses that this machine does not have, or not yet.
     absent: Vec<Address>,
     /// Why the first of them could not be bound.
     why: Option<BindError>,
 }
 
-/// Binds every address once for every worker. Those of a node are there by now, or it is a mistake.
+/// Binds every address once per worker. On a node, a missing address is an error: they have been added by
+/// now.
 fn bind(shared: &Shared, addresses: &[Address], workers: usize, port: Port) -> Result<Bound, BindError> {
     let mut bound = Bound {
         sockets: (0..workers).map(|_| Vec::new()).collect(),
@@ -720,7 +725,7 @@ fn bind(shared: &Shared, addresses: &[Address], workers: usize, port: Port) -> R
                 }
                 Err(error) => return Err(error),
             }
-            // The others join the first one.
+            // The other workers share it with the first.
             own = Port::Shared;
         }
     }

@@ -1,4 +1,4 @@
-//! What the process shows of itself: written by [`run`](crate::run), read by `admin` and `metrics`.
+//! State that the process shows: written by [`run`](crate::run), read by `admin` and `metrics`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,53 +16,53 @@ use crate::registry::Deliveries;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 
-/// What a kernel without Landlock means.
+/// The note for a kernel without Landlock.
 const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is switched off: this process and the one that pulls modules from registries may write \
                            and execute everything that this user may, and only a filter of system calls keeps the one that compiles \
                            filters from files";
 
 /// What the admin address shows of the process.
 pub struct State {
-    /// What the workers share: cache and counters.
+    /// What workers share: the cache and counters.
     pub shared: Arc<Shared>,
     /// The running generation.
     pub generation: RwLock<Arc<Generation>>,
-    /// Whether every listener is up and nothing is being taken down.
+    /// Whether every listener is up and nothing is being torn down.
     pub serving: AtomicBool,
-    /// Whether the start still waits for an answer from an upstream of each zone.
+    /// Whether the start still waits for a first upstream answer in each zone.
     pub awaiting: AtomicBool,
     /// Reloads that led to a new generation.
     pub reloads: AtomicU64,
-    /// Reloads that changed nothing, since the configuration was not valid.
+    /// Reloads that changed nothing because the configuration was invalid.
     pub failed_reloads: AtomicU64,
-    /// Filters that were gone back from, since they failed for many while on probation.
+    /// Filters that were reverted because they failed for many names while on probation.
     pub reverted_reloads: AtomicU64,
     /// Why the last reload failed, if it did.
     pub reload_error: Mutex<Option<String>>,
-    /// Addresses to listen on that this machine does not have, or not yet.
+    /// Listener addresses that this machine does not have, or not yet.
     pub absent: RwLock<Vec<Address>>,
-    /// What was a minute ago.
+    /// Counters of the last minute.
     pub history: History,
     /// When the process started.
     pub started: SystemTime,
-    /// The most memory that the running generation comes to hold.
+    /// The most memory that the running generation can hold.
     pub ceiling: RwLock<Ceiling>,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: Arc<ClientConnections>,
-    /// Who served the admin address before we did, if we do.
+    /// Earlier processes that served our admin addresses.
     pub predecessors: RwLock<Vec<node::Predecessors>>,
-    /// What happened to the node's network.
+    /// Counters of the node's network.
     pub node: Arc<node::Counters>,
-    /// What brings modules from registries.
+    /// Delivers modules from registries.
     pub deliveries: Arc<Deliveries>,
-    /// Workers that hang.
+    /// How many workers hang now.
     pub hanging: Arc<AtomicUsize>,
     /// How often a worker hung.
     pub hangs: Arc<AtomicU64>,
 }
 
 impl State {
-    /// That of a process that serves nothing yet.
+    /// Creates the state of a process that serves nothing yet.
     pub(crate) fn new(
         shared: Arc<Shared>,
         generation: Arc<Generation>,
@@ -92,13 +92,14 @@ impl State {
         }
     }
 
-    /// Why the process had better be started again, if so. Whoever restarts what is not healthy is meant to: a worker that hangs does not come
-    /// back often.
+    /// Returns why the process should be restarted, if so. Supervisors restart what is unhealthy, and a
+    /// hanging worker rarely recovers.
     pub(crate) fn ailment(&self) -> Option<&'static str> {
         (self.hanging.load(Ordering::Relaxed) > 0).then_some("a worker is unresponsive")
     }
 
-    /// What the configuration names and cannot be used on this machine, or not yet, and who is in our place, for people.
+    /// Describes, for the operator, what of the configuration cannot be used on this machine, or not yet, and
+    /// which process answers in our place.
     pub fn notes(&self) -> Vec<String> {
         let generation = self.generation.read();
         let config = &generation.config;

@@ -1,5 +1,5 @@
-//! Whom a browser takes us for. A page of any site can have its own name lead to this address and read what it finds there as
-//! if it were its own (DNS rebinding), unless we answer to nothing but the names that are ours.
+//! Protects against DNS rebinding: any site can point its own name at this address, and then read it from a
+//! page as if it were its own, unless we only answer to our own names.
 
 use std::net::IpAddr;
 
@@ -8,11 +8,11 @@ use hyper::header::{HOST, HeaderMap, ORIGIN};
 
 use super::{Reply, text};
 
-/// What a request for more than health and metrics is refused with, if it is: where `Host` is no address, not `localhost` and not
-/// the name that `admin` has, or where another site's page asks.
+/// Refuses a request for more than health and metrics if `Host` is neither an address, nor `localhost`, nor
+/// the name configured in `admin`, or if another site's page sends it.
 pub(super) fn refusal(headers: &HeaderMap, own: Option<&str>) -> Option<Reply> {
     let host = match headers.get(HOST) {
-        // No browser leaves it out (RFC 9112 section 3.2).
+        // Browsers always send it (RFC 9112 section 3.2).
         None => return None,
         Some(host) => host.to_str().unwrap_or_default(),
     };
@@ -33,7 +33,7 @@ pub(super) fn refusal(headers: &HeaderMap, own: Option<&str>) -> Option<Reply> {
     }
 }
 
-/// A host without its port, and without the brackets of an IPv6 address (RFC 3986 section 3.2.2).
+/// Returns a host without its port, and without the brackets of an IPv6 address (RFC 3986 section 3.2.2).
 fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(ip, _)| ip),
@@ -41,7 +41,7 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// RFC 9110 section 15.5.20.
+/// Returns 421 Misdirected Request (RFC 9110 section 15.5.20).
 fn misdirected(name: &str) -> Reply {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     let name = match name.len() <= 253 && name.chars().all(is_name) {

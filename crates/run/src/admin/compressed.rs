@@ -1,4 +1,4 @@
-//! Replies in gzip, for those that take it: a page of metrics shrinks to a fifth.
+//! Compresses replies with gzip, for clients that accept it: a page of metrics shrinks to a fifth.
 
 use std::io::Write as _;
 
@@ -11,10 +11,11 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, V
 
 use crate::metrics::media_range;
 
-/// Octets of a body below which it is sent as it is: it fits into a packet.
+/// Bodies below this size in bytes fit into a packet, and are sent as they are.
 const WORTHWHILE: usize = 1400;
 
-/// Whether a request takes gzip (RFC 9110 section 12.5.3), which some call `x-gzip` still (section 8.4.1.3).
+/// Returns whether a request accepts gzip (RFC 9110 section 12.5.3), or `x-gzip`, its old name (section
+/// 8.4.1.3).
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     let codings = values
@@ -32,7 +33,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     gzip.or(any).is_some_and(|rank| rank > 0)
 }
 
-/// The reply, compressed if that is worthwhile and `takes_gzip`.
+/// Compresses a reply if that is worthwhile and `takes_gzip`.
 pub(super) async fn compressed(reply: Response<Full<Bytes>>, takes_gzip: bool) -> Response<Full<Bytes>> {
     let (mut head, body) = reply.into_parts();
     let Ok(body) = body.collect().await;
@@ -50,7 +51,7 @@ pub(super) async fn compressed(reply: Response<Full<Bytes>>, takes_gzip: bool) -
     Response::from_parts(head, Full::new(smaller))
 }
 
-/// As fast as it goes: the thread has more to do.
+/// At the fastest level: the thread has more to do.
 fn gzip(octets: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(octets).ok()?;
@@ -103,7 +104,7 @@ mod tests {
             let Ok(octets) = octets.collect().await;
             let octets = octets.to_bytes();
             assert_eq!(head.headers.get(CONTENT_ENCODING).is_some(), expected);
-            // A cache between must not give one's to the other.
+            // A cache in between must keep the two encodings apart.
             assert_eq!(head.headers.get(VARY).is_some(), body.len() > WORTHWHILE);
             let read = match expected {
                 true => {

@@ -1,5 +1,5 @@
-//! Who is connected to a listener beside those of queries: when there are as many as there may be, one of whoever has most makes
-//! room, so that nobody who comes with many connections keeps others out.
+//! Connections to a listener other than those for queries. At the limit, the client with the most loses one,
+//! so that no client with many connections keeps others out.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -15,26 +15,26 @@ use crate::listen::client_network;
 
 /// The connections of a listener.
 pub struct Connected {
-    /// How many there may be.
+    /// The most connections.
     connections: usize,
-    /// Octets that all of them may hold.
+    /// The most bytes that they may hold in total.
     octets: usize,
     /// The oldest first.
     open: Mutex<Vec<(Arc<Guest>, AbortHandle)>>,
-    /// Those that made room.
+    /// How many were closed to make room.
     dismissed: AtomicU64,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub struct Guest {
-    /// Whose it is.
+    /// Its client's address or network.
     network: IpAddr,
-    /// Whether that is the host itself, where kubelets are.
+    /// Whether the client is this host, where kubelets are.
     is_own: bool,
-    /// Whether something whole was asked through it.
+    /// Whether a complete request came through it.
     has_asked: AtomicBool,
-    /// Octets that it holds.
+    /// Bytes that it holds.
     octets: AtomicUsize,
     is_dismissed: AtomicBool,
 }
@@ -51,12 +51,12 @@ impl Guest {
         }
     }
 
-    /// Notes that something whole was asked through it.
+    /// Records that a complete request came through it.
     pub fn asks(&self) {
         self.has_asked.store(true, Relaxed);
     }
 
-    /// It holds nothing any more.
+    /// Records that it no longer holds anything.
     pub fn release(&self) {
         self.octets.store(0, Relaxed);
     }
@@ -67,7 +67,7 @@ impl Guest {
 }
 
 impl Connected {
-    /// Nobody yet. There may be so many connections, which may hold so many octets.
+    /// Creates an empty set with this many connections and bytes at most.
     pub fn new(connections: usize, octets: usize) -> Connected {
         Connected {
             connections,
@@ -77,19 +77,19 @@ impl Connected {
         }
     }
 
-    /// Connections that made room for others so far.
+    /// Returns how many connections were closed to make room.
     pub fn dismissed(&self) -> u64 {
         self.dismissed.load(Relaxed)
     }
 
-    /// Has a connection served, on the calling runtime, for as long as nobody else needs its room. Whoever accepts them yields
-    /// after each, so that one whose request is there already is answered.
+    /// Serves a connection on the calling runtime, until its room is needed. The caller yields after each, so
+    /// that a request that has already arrived is answered.
     pub fn serve<S>(&self, stream: TcpStream, serve: impl FnOnce(TcpStream, Arc<Guest>) -> S)
     where
         S: Future<Output = ()> + Send + 'static,
     {
         let (Ok(client), Ok(server)) = (stream.peer_addr(), stream.local_addr()) else {
-            // It is gone again.
+            // It is gone already.
             return;
         };
         let guest = Arc::new(Guest::new(client.ip(), server.ip()));
@@ -104,7 +104,7 @@ impl Connected {
         while open.len() >= self.connections {
             let of = |network| open.iter().filter(|(one, _)| one.network == network).count();
             let with = |network| of(network) + usize::from(network == guest.network);
-            // Of those that are alike, the oldest.
+            // Among equals, the oldest.
             let first = open.iter().enumerate().min_by_key(|(_, (one, _))| {
                 (
                     one.is_own,
@@ -118,8 +118,8 @@ impl Connected {
         open.push((guest, begin()));
     }
 
-    /// Counts octets that a guest holds more. When all hold too much, whoever holds most loses the connection that holds most;
-    /// false: it is this one.
+    /// Counts `more` bytes held by a connection. Beyond the limit, the client that holds most loses its
+    /// largest connection; false if that is this one.
     pub fn hold(&self, guest: &Guest, more: usize) -> bool {
         let open = self.open.lock();
         guest.octets.fetch_add(more, Relaxed);
@@ -184,7 +184,7 @@ mod tests {
             listening.enter("10.0.0.3");
         }
         assert_eq!(gone(&[&one, &two, &three, &four]), [false, true, true, false]);
-        // Where all have as many, the oldest through which nothing was asked.
+        // If all clients have equally many, the oldest without a request goes.
         one.asks();
         listening.enter("10.0.0.5");
         listening.enter("10.0.0.6");

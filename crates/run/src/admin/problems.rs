@@ -1,7 +1,9 @@
-//! What is wrong now, for people who look: with whom, since when, and what to do about it. The most serious comes first.
+//! The current problems for an operator: what is affected, since when, and what to do. The most serious comes
+//! first.
 //!
-//! The thresholds are those of the alerts in `deploy/monitoring`, over a minute in place of five or more. It changes nothing: what it
-//! says is computed from counters and states when somebody looks, and every [`EVERY`] to know since when.
+//! The thresholds are those of the alerts in `deploy/monitoring`, but over one minute instead of five or
+//! more. Problems are computed from counters and states on request, and every [`EVERY`] to know since when
+//! they exist.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -21,34 +23,34 @@ use crate::metrics;
 use crate::serve::generation::{Generation, Loaded, Stage};
 use crate::state::State;
 
-/// How often it looks by itself.
+/// How often it checks on its own.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Shares of what has happened in a minute from which on something is wrong.
+/// Fractions of the events of a minute from which on something is a problem.
 const LOST: f64 = 0.02;
 const FAILED: f64 = 0.05;
 const UNKNOWN: f64 = 0.5;
 
-/// The part of the memory ceiling from which on it is full.
+/// The fraction of the memory ceiling from which on it counts as full.
 const FULL: f64 = 0.95;
 
-/// How many must have happened for a share to say something.
+/// The fewest events for a fraction to be significant.
 const FEW: f64 = 3.0;
 const MANY: f64 = 100.0;
 
-/// How many are named.
+/// The most problems that are listed.
 const MOST: usize = 100;
 
 /// Seconds that a filter may take for a query.
 const SLOW: f64 = 0.0005;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Problem {
-    /// With whom: a zone, an upstream, a filter.
+    /// The subject: a zone, an upstream, a filter.
     about: String,
     what: String,
-    /// What to do, if that is not the same.
+    /// What to do, if `what` does not say it already.
     #[serde(skip_serializing_if = "str::is_empty")]
     advice: &'static str,
     /// Unix time in milliseconds.
@@ -57,7 +59,8 @@ pub(super) struct Problem {
     kind: Kind,
 }
 
-/// What can be wrong, the most serious first: what no client is answered for, what some are not, and what may come to that.
+/// The kinds of problems, most serious first: what affects all clients, what affects some, and what may come
+/// to that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Hang,
@@ -82,7 +85,7 @@ enum Kind {
     More,
 }
 
-/// What has been found.
+/// The problems found.
 #[derive(Default)]
 struct Found(Vec<Problem>);
 
@@ -104,7 +107,7 @@ impl Problem {
     }
 }
 
-/// Looks again and again, to know since when.
+/// Checks periodically, to know since when problems exist.
 pub(crate) async fn follow(state: Arc<State>) {
     loop {
         problems(&state);
@@ -112,7 +115,7 @@ pub(crate) async fn follow(state: Arc<State>) {
     }
 }
 
-/// What is wrong now.
+/// Returns the current problems.
 pub(super) fn problems(state: &State) -> Vec<Problem> {
     let growth = state.history.grown(Tally::of(&metrics::collect(state)));
     let mut found = Found::default();
@@ -139,7 +142,7 @@ pub(super) fn problems(state: &State) -> Vec<Problem> {
     problems
 }
 
-/// What it is known by from one look to the next. Figures change; of a note the text is all there is.
+/// Returns the identity of a problem between checks. Numbers in its text change; a note has only its text.
 fn name(problem: &Problem) -> String {
     let what = if problem.about.is_empty() {
         &*problem.what
@@ -194,7 +197,7 @@ fn of_upstreams(generation: &Generation, growth: &Growth, found: &mut Found) {
         .iter()
         .flat_map(|source| source.status().upstreams)
     {
-        // Zones that share it each know it.
+        // Zones that share an upstream each report it.
         if !known.insert(upstream.to.clone()) {
             continue;
         }
@@ -231,7 +234,7 @@ fn of_upstreams(generation: &Generation, growth: &Growth, found: &mut Found) {
     }
 }
 
-/// The zones that ask each upstream.
+/// Returns the zones that use each upstream.
 fn zones_by_upstream(generation: &Generation) -> HashMap<String, Vec<&Name>> {
     let mut zones: HashMap<String, Vec<&Name>> = HashMap::new();
     for pipeline in &generation.pipelines {
@@ -346,7 +349,7 @@ mod tests {
     use crate::figures::Figures;
     use crate::history::History;
 
-    /// What is said of zones with these answers: NOERROR, SERVFAIL, NXDOMAIN.
+    /// Returns the problems of zones with these counts of NOERROR, SERVFAIL and NXDOMAIN.
     fn said(counts: [u64; 3]) -> Vec<String> {
         let mut figures = Figures::default();
         let responses = figures.counter("responses", "");

@@ -1,10 +1,10 @@
-//! Whether the proxy is to be asked.
+//! Decides whether the proxy is ready.
 
 use std::sync::atomic::Ordering;
 
 use crate::state::State;
 
-/// What an operator may want to know of a proxy that is ready, a line each: that it does not run what the file says.
+/// Returns notes about a proxy that is ready, one per line: that it does not run what the file says.
 pub(super) fn notes(state: &State) -> String {
     let error = state.reload_error.lock();
     let first = error.as_deref().and_then(|error| error.lines().next());
@@ -24,12 +24,13 @@ pub(super) fn notes(state: &State) -> String {
     notes
 }
 
-/// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not, unless the
-/// configuration says so: its `on-error` says what its queries get, and no other node would do better. Nor do upstreams that fall silent
-/// later; but those that lead back to us do, since another process on this node may be asking better ones.
+/// Returns why the proxy is not ready, or nothing. A filter that is suspended later does not count, unless
+/// configured: `on-error` handles its queries, and no other node would do better. Nor do upstreams that fail
+/// later; but a forwarding loop does, since another process on this node may be asking better upstreams.
 pub(super) fn not_ready(state: &State) -> Vec<String> {
     let mut reasons = own_reasons(state);
-    // Whoever asks cannot choose whom: a successor shall not count as ready because its predecessor is.
+    // A client cannot choose which process answers: a successor must not look ready because its predecessor
+    // is.
     let predecessors = state.predecessors.read();
     if predecessors.iter().any(|them| them.have_been_followed()) {
         reasons.push("another process is taking over".to_string());
@@ -40,7 +41,7 @@ pub(super) fn not_ready(state: &State) -> Vec<String> {
     reasons
 }
 
-/// What keeps this process from being asked, whatever others beside it do.
+/// Returns why this process is not ready, regardless of others beside it.
 pub(crate) fn own_reasons(state: &State) -> Vec<String> {
     let mut reasons = Vec::new();
     if !state.serving.load(Ordering::Relaxed) {

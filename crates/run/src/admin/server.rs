@@ -1,6 +1,6 @@
-//! An admin address: HTTP for those who come to look.
+//! The HTTP server of an admin address.
 //!
-//! Nothing can be changed through it, and a client that is slow, silent or one of many keeps nobody else out.
+//! It is read-only, and clients that are slow, silent or many keep no others out.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,31 +23,32 @@ use super::connected::Connected;
 use crate::listen::{Port, in_use, steer};
 use crate::netstat::Protocol;
 
-/// How long a client may take to send its request's head, and be silent between two requests.
+/// How long a client may take to send a request head, and be silent between two requests.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Octets of a request's head, at most.
+/// The maximum size of a request head in bytes.
 const HEAD_OCTETS: usize = 16 << 10;
 
-/// How long a connection may last: a client that does not read its response is let go.
+/// How long a connection may last: a client that does not read its response is disconnected.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// Connections that are open at once. When there are as many, the oldest of whoever has most makes room, and of the host itself
-/// last: whoever comes to look gets to see.
+/// The most open connections. At the limit, the client with the most loses its oldest, and this host last, so
+/// that everyone gets an answer.
 pub const CONNECTIONS: usize = 32;
 
-/// Connections that may wait to be accepted. Where there is no room among them, a client asks the kernel again after a second.
+/// Connections that may wait to be accepted. If they are too many, the client's kernel retries after a
+/// second.
 const WAITING: i32 = 1024;
 
-/// A bound admin address, known to the runtime.
+/// A bound admin address, registered with the runtime.
 pub struct Listener(tokio::net::TcpListener);
 
 impl Listener {
-    /// Binds the address, on the runtime that will serve it. [`Port::Shared`] lets a successor listen before we
-    /// end; of two processes, the one that came second answers.
+    /// Binds the address, on the runtime that will serve it. [`Port::Shared`] lets a successor listen before
+    /// we end; of two processes, the later one answers.
     ///
     /// # Errors
-    /// When the address cannot be had; then who has it.
+    /// When the address cannot be bound, with the process that holds it.
     pub fn bind(address: SocketAddr, port: Port) -> io::Result<Listener> {
         let bound = (|| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -77,10 +78,11 @@ impl Listener {
         }
     }
 
-    /// Serves GET and HEAD by `reply`, which gets path and headers, on the calling runtime, which `reply` must not hold up.
+    /// Answers GET and HEAD with `reply(path, headers)`, on the calling runtime, which `reply` must not
+    /// block.
     pub fn serve(self, reply: impl Fn(&str, &HeaderMap) -> Reply + Clone + Send + Sync + 'static) -> Server {
         Server(tokio::spawn(async move {
-            // A request has a head, and no more is read of it.
+            // Only the head of a request is read.
             let connected = Connected::new(CONNECTIONS, usize::MAX);
             loop {
                 match self.0.accept().await {
@@ -102,7 +104,7 @@ impl Listener {
                             http.timer(TokioTimer::new())
                                 .header_read_timeout(HEAD)
                                 .max_buf_size(HEAD_OCTETS);
-                            // A client that breaks off is no concern of ours.
+                            // Clients that disconnect do not matter.
                             let served = http.serve_connection(TokioIo::new(stream), service);
                             let _ = timeout(LASTING, served).await;
                         });
@@ -118,7 +120,7 @@ impl Listener {
     }
 }
 
-/// A served admin address; dropped, it is not served any more.
+/// A served admin address; dropping it ends service.
 pub struct Server(JoinHandle<()>);
 
 impl Drop for Server {
@@ -127,7 +129,7 @@ impl Drop for Server {
     }
 }
 
-/// What a request is answered with.
+/// The response to a request.
 pub type Reply = Response<Full<Bytes>>;
 
 fn not_allowed() -> Reply {
@@ -138,12 +140,12 @@ fn not_allowed() -> Reply {
     refused
 }
 
-/// Text for a person.
+/// Returns a plain text reply.
 pub fn text(code: StatusCode, body: String) -> Reply {
     typed(code, "text/plain; charset=utf-8", body)
 }
 
-/// What is of another type.
+/// Returns a reply of another content type.
 pub fn typed(code: StatusCode, content_type: &'static str, body: String) -> Reply {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;

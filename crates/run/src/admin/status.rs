@@ -1,4 +1,4 @@
-//! What `/status` says, as JSON.
+//! The JSON of `/status`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,29 +23,29 @@ use crate::state::State;
 use super::problems::{Problem, problems};
 use super::readiness::not_ready;
 
-/// All of it.
+/// The whole status.
 #[derive(Serialize)]
 pub(super) struct Status {
     version: &'static str,
     uptime_seconds: u64,
     generation: u64,
     ready: bool,
-    /// What is wrong now, the most serious first: what this object says elsewhere of failures, and what counters say.
+    /// Current problems, most serious first: from failures elsewhere in this object, and from counters.
     problems: Vec<Problem>,
     not_ready: Vec<String>,
     reloads: Reloads,
     listen: Vec<String>,
-    /// What the configuration names and cannot be used, or not yet, and another process that does the same.
+    /// What of the configuration cannot be used, or not yet, and other processes with the same role.
     notes: Vec<String>,
     memory: MemoryStatus,
     cache: CacheStatus,
     zones: Vec<ZoneStatus>,
     filters: Vec<FilterStatus>,
     upstreams: Vec<UpstreamStatus>,
-    /// The pods that may ask, if the configuration wants to know.
+    /// Pods that may ask, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pods: Option<String>,
-    /// Absent where the configuration says so, or the address is not the host's own.
+    /// Absent if so configured, or if the address is not the host's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<QueriesStatus>,
 }
@@ -62,12 +62,12 @@ struct Reloads {
 #[derive(Serialize)]
 struct MemoryStatus {
     resident_bytes: Option<usize>,
-    /// The most that it comes to by the configuration, and what that is the sum of.
+    /// The most memory that the configuration allows, and its parts.
     ceiling_bytes: usize,
     ceiling_parts: BTreeMap<&'static str, usize>,
-    /// What the kernel may hold for sockets beside that.
+    /// Kernel memory of sockets, which is not included.
     kernel_bytes: usize,
-    /// How much the process may have, if there is a limit.
+    /// The memory limit of the process, if there is one.
     limit_bytes: Option<usize>,
 }
 
@@ -92,7 +92,7 @@ struct FilterStatus {
     module: String,
     /// SHA-256 of the module.
     digest: String,
-    /// Of a module from a registry: the digest of its manifest, and the key that it is signed with.
+    /// For a module from a registry: the digest of its manifest, and the key that signed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     artifact: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,17 +100,17 @@ struct FilterStatus {
     /// Why it is not the one in the file, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     reverted: Option<String>,
-    /// Why its tag was last looked at in vain.
+    /// Why the last check of its tag failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pull_error: Option<String>,
     phases: Vec<&'static str>,
-    /// What it is granted of WASI.
+    /// What WASI access it is granted.
     wasi: Vec<String>,
     traps: u64,
     suspended_workers: u64,
-    /// How many test cases it has passed to get here.
+    /// How many test cases it passed when it was loaded.
     test_cases: usize,
-    /// What became of its refreshes, if it has any.
+    /// The outcomes of its refreshes, if it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh: Option<RefreshStatus>,
 }
@@ -120,7 +120,7 @@ struct RefreshStatus {
     /// Names of the sources.
     sources: Vec<String>,
     published_bytes: usize,
-    /// Since one succeeded.
+    /// Time since the last success.
     age_seconds: Option<u64>,
     failures: u64,
     /// Why the last one failed, if it did.
@@ -141,15 +141,15 @@ fn refresh_status(filter: &Filter) -> Option<RefreshStatus> {
 #[derive(Serialize)]
 struct UpstreamStatus {
     address: String,
-    /// What it is called in metrics.
+    /// Its name in metrics.
     to: String,
     healthy: bool,
     looping: bool,
-    /// How many queries it has not answered in their time.
+    /// Queries that timed out.
     unanswered: u64,
 }
 
-/// Names and clients that are shown.
+/// The most names and clients that are shown.
 const SHOWN: usize = 20;
 
 /// What clients ask, and what went wrong.
@@ -170,7 +170,7 @@ struct NameStatus {
 #[derive(Serialize)]
 struct ClientStatus {
     address: IpAddr,
-    /// Who that is now, if the configuration wants to know.
+    /// The pod behind the address now, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
     per_second: f64,
@@ -187,7 +187,7 @@ struct TroubleStatus {
     rcode: String,
     milliseconds: f64,
     source: &'static str,
-    /// Why (RFC 8914), if anybody said so.
+    /// Why (RFC 8914), if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -289,7 +289,7 @@ fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     zones.collect()
 }
 
-/// What there is to say now, with or without who asks for what.
+/// Collects the status, with or without clients' queries.
 pub(super) fn status(state: &State, queries: bool) -> Status {
     let (reasons, problems) = (not_ready(state), problems(state));
     let generation = state.generation.read();

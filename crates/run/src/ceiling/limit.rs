@@ -1,21 +1,21 @@
-//! How much memory the process may have: the limit of its control group, which is that of a container.
+//! How much memory the process may have: the limit of its control group, which is a container's.
 
 use std::fs;
 use std::path::Path;
 
-/// Where control groups are mounted.
+/// The mount point of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// What version 1 says where there is no limit: about as much as an address may be.
+/// Version 1 reports about as much as an address can hold when there is no limit.
 const UNLIMITED: usize = 1 << 62;
 
-/// The limit in octets; none: there is none, or the kernel does not tell.
+/// Returns the limit in bytes; `None` if there is none, or the kernel does not report it.
 pub(crate) fn memory_limit() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_below(Path::new(ROOT), &groups)
 }
 
-/// The lowest limit of these groups and of those that they are in; `groups` as in `/proc/PID/cgroup`.
+/// Returns the lowest limit of these groups and their ancestors; `groups` as in `/proc/PID/cgroup`.
 fn limit_below(root: &Path, groups: &str) -> Option<usize> {
     let limits = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -30,8 +30,8 @@ fn limit_below(root: &Path, groups: &str) -> Option<usize> {
     limits.min()
 }
 
-/// The lowest on the way from a group to the root. In a container the root is the container's own group, and the path may be the host's,
-/// of which nothing is there.
+/// Returns the lowest limit from a group up to the root. In a container, the root is the container's own
+/// group, and the path may be the host's, which does not exist here.
 fn lowest(root: &Path, path: &str, file: &str) -> Option<usize> {
     let group = root.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|group| group.starts_with(root));

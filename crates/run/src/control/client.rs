@@ -1,4 +1,4 @@
-//! The side of the command line.
+//! The command line's side of the control socket.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Sends a request to the process that serves the socket at `path`, and copies its reply to `out`.
 ///
 /// # Errors
-/// In words: there is no such socket, it may not be used, or what was asked for cannot be done.
+/// As text: there is no such socket, it may not be used, or the request failed.
 pub fn send(path: &Path, request: &Request, out: &mut impl io::Write) -> Result<(), String> {
     let name = path.display();
     let stream = UnixStream::connect(path).map_err(|error| match error.kind() {

@@ -1,4 +1,4 @@
-//! Cached answers as text.
+//! Formats cached answers as text.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use crate::dns::name::Name;
 use crate::dns::records::Section;
 use crate::dns::text::{aged_record_lines, type_text};
 
-/// Writes an answer: a comment about it, then its records as lines of a zone file with the TTLs that they have now.
+/// Writes an answer: a comment about it, then its records as zone file lines with their remaining TTLs.
 pub(crate) fn write_entry(out: &mut impl Write, entry: &Entry, now_ms: u64) -> io::Result<()> {
     let lifetime = entry.lifetime();
     let (state, age) = match lifetime.freshness(now_ms) {
         Freshness::Fresh { age_secs } => (format!("{} s left", lifetime.ttl_secs - age_secs), age_secs),
-        // A failure is not served stale.
+        // Failures are not served stale.
         Freshness::Stale { overdue_secs } if entry.kind() != Kind::Failure => {
             (format!("stale for {overdue_secs} s"), lifetime.ttl_secs)
         }

@@ -1,7 +1,8 @@
-//! What the process can be told while it runs, over a unix socket that only its owner can use: to show and forget cached
-//! answers, to log more or less, and to say whether it is well.
+//! Requests to a running process, over a unix socket that only its owner can use: dump and flush cached
+//! answers, change the log level, and check its health.
 //!
-//! A request is a line of words, and the reply is text to the end of the stream: first a line that says `ok` or what is wrong.
+//! A request is a line of words. The reply is text to the end of the stream; its first line is `ok` or an
+//! error.
 
 mod client;
 mod dump;
@@ -12,8 +13,8 @@ pub use client::send;
 pub use request::Request;
 pub use server::Server;
 
-/// Octets of a request, at most: the longest name as text, and words around it.
+/// The largest request in bytes: the longest name as text, and words around it.
 const LONGEST: usize = 2048;
 
-/// What stands in front of an error.
+/// Prefix of an error.
 const ERROR: &str = "error: ";

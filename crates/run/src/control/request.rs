@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! Requests over the control socket.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use tracing::level_filters::LevelFilter;
 
 use crate::dns::name::Name;
 
-/// What can be asked for.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Whether the process is well: as `/health`, but of no other process than the one that serves the socket.
+    /// Health of the process that serves the socket; like `/health`, but never answered by another process.
     Health,
-    /// Every answer in the cache.
+    /// Dump the whole cache.
     Dump,
-    /// To forget the answers about a name, and if `below`, about all names below it.
+    /// Drop the cached answers for a name, and if `below`, for all names below it.
     Flush {
         /// The name.
         name: Box<Name>,
-        /// Whether names below it are meant as well.
+        /// Whether names below it are included.
         below: bool,
     },
-    /// To log from this level on.
+    /// Set the log level.
     LogLevel(LevelFilter),
 }
 
 impl Request {
-    /// To forget the answers about a name, as text.
+    /// Creates a request to flush a name, given as text.
     ///
     /// # Errors
-    /// If it is no name.
+    /// When it is not a domain name.
     pub fn flush(name: &str, below: bool) -> Result<Request, String> {
         let wrong = |_| format!("{name} is not a domain name");
         let name = Box::new(Name::parse(name).map_err(wrong)?);
         Ok(Request::Flush { name, below })
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses what [`Display`](fmt::Display) wrote.
     ///
     /// # Errors
-    /// In words.
+    /// As text.
     pub fn parse(line: &str) -> Result<Request, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {

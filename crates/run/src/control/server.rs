@@ -1,4 +1,4 @@
-//! The side of the running process.
+//! The running process's side of the control socket.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
@@ -19,32 +19,32 @@ use crate::log;
 use crate::serve::Shared;
 use crate::state::State;
 
-/// Connections that are served at once.
+/// Connections served concurrently.
 const AT_ONCE: usize = 8;
 
-/// Of these, those that are shown the cache.
+/// How many of them may dump the cache.
 const DUMPS: usize = 2;
 
-/// How long the other side may take to say what it wants, and to take each part of the reply.
+/// How long the client may take to send its request, and to take each part of the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a whole reply may take.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// A socket that is served; dropped, it is not served any more, and gone unless a successor has taken its path.
+/// A served socket. Dropping it ends service and removes the socket, unless a successor has taken its path.
 pub struct Server {
     path: PathBuf,
-    /// The socket's file.
+    /// The inode of the socket's file.
     inode: u64,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    /// Serves the socket at `path` on the calling runtime, in the place of any other socket there: of two processes, the
-    /// one that came last can be told something.
+    /// Serves the socket at `path` on the calling runtime, replacing any other socket there: of two
+    /// processes, the last one gets the requests.
     ///
     /// # Errors
-    /// In words, when it cannot be made there, or something else is there.
+    /// As text, when the socket cannot be created, or something that is not a socket is there.
     pub fn start(path: &Path, state: &Arc<State>) -> Result<Server, String> {
         let wrong = |error: io::Error| format!("cannot serve the control socket {}: {error}", path.display());
         let (listener, inode) = bind(path).map_err(wrong)?;
@@ -83,7 +83,7 @@ impl Server {
         })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -99,7 +99,8 @@ impl Drop for Server {
     }
 }
 
-/// Makes the socket under another name, closes it to others, and only then puts it in its place: nothing fails after that.
+/// Creates the socket under another name, restricts its mode, and only then renames it into place; nothing
+/// fails after.
 fn bind(path: &Path) -> io::Result<(tokio::net::UnixListener, u64)> {
     if let Ok(found) = fs::symlink_metadata(path)
         && !found.file_type().is_socket()
@@ -128,7 +129,7 @@ fn bind(path: &Path) -> io::Result<(tokio::net::UnixListener, u64)> {
     made
 }
 
-/// Refuses everybody but the process's own user and root, whatever became of the file's mode.
+/// Refuses all users but the process's own and root, whatever the mode of the file is.
 fn allowed(stream: &tokio::net::UnixStream) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     match user == 0 || user == rustix::process::geteuid().as_raw() {
@@ -160,7 +161,7 @@ fn serve(stream: tokio::net::UnixStream, state: &State, dumps: &Semaphore) -> io
     out.flush()
 }
 
-/// What to say to a request that is done at once; none: the cache is to be shown.
+/// Returns the reply to a request that is done immediately; `None` if the cache is to be dumped.
 fn answered(request: &Request, state: &State) -> Result<Option<String>, String> {
     let shared = &state.shared;
     match request {

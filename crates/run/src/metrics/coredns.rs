@@ -1,27 +1,27 @@
-//! The same figures under CoreDNS's names, where they mean the same, so that dashboards and alerts for node-cache and CoreDNS keep
-//! working.
+//! The same metrics under CoreDNS's names, where they mean the same, so that dashboards and alerts for
+//! node-cache and CoreDNS keep working.
 //!
-//! The names and labels are those of CoreDNS 1.15.0. What dnsweir does not tell apart has an empty value: a cache and its upstreams
-//! belong to no listener, and there are no views. What CoreDNS shows and dnsweir does not measure is not there; docs/reference/metrics.md
-//! lists both.
+//! The names and labels are those of CoreDNS 1.15.0. Where dnsweir makes no distinction, a label is empty: a
+//! cache and its upstreams belong to no listener, and there are no views. What dnsweir does not measure is
+//! missing; docs/reference/metrics.md lists both.
 
 use crate::figures::{Figures, Kind, Metric};
 
-/// One of ours under one of theirs.
+/// One of our metrics under one of CoreDNS's names.
 struct Alias {
     ours: &'static str,
     theirs: &'static str,
     help: &'static str,
-    /// Our label and theirs. A label of ours that is not named is added up over its values.
+    /// Our labels and theirs. Our other labels are summed over.
     labels: &'static [(&'static str, &'static str)],
-    /// Labels that only they have.
+    /// Labels that only CoreDNS has.
     constant: &'static [(&'static str, &'static str)],
 }
 
-/// Of a server and a zone.
+/// Labels of a server and a zone.
 const SERVED: &[(&str, &str)] = &[("server", "server"), ("zone", "zone")];
 
-/// Of a zone's cache.
+/// The label of a zone's cache.
 const CACHED: &[(&str, &str)] = &[("zone", "zones")];
 
 const NO_VIEW: &[(&str, &str)] = &[("view", "")];
@@ -45,7 +45,7 @@ const fn alias(
     }
 }
 
-/// Two of ours may be one of theirs: their values are added up.
+/// Two of our metrics may map to one of theirs; their values are added up.
 const ALIASES: &[Alias] = &[
     alias(
         "build_info",
@@ -158,7 +158,7 @@ const ALIASES: &[Alias] = &[
         &[],
         &[],
     ),
-    // Until 1.13; dashboards ask for it still.
+    // Until 1.13; dashboards still use it.
     alias(
         "forward_requests",
         "forward_requests",
@@ -175,7 +175,7 @@ const ALIASES: &[Alias] = &[
     ),
 ];
 
-/// These figures under CoreDNS's names.
+/// Returns these metrics under CoreDNS's names.
 pub(super) fn figures(ours: &Figures) -> Figures {
     let mut theirs = Figures::default();
     for alias in ALIASES {
@@ -209,21 +209,21 @@ fn add(alias: &Alias, metric: &Metric, theirs: &mut Figures) {
     }
 }
 
-/// Values as CoreDNS spells them.
+/// Converts a label value to CoreDNS's spelling.
 fn spelled(name: &str, value: &str) -> String {
     match (name, value) {
-        // Everything here comes over UDP and TCP.
+        // All of these come over UDP and TCP.
         ("server", address) => format!("dns://{address}"),
         ("family", "ipv4") => "1".to_owned(),
         ("family", "ipv6") => "2".to_owned(),
-        // Its cache keeps failures with denials, for as long.
+        // CoreDNS caches failures with denials, for the same time.
         ("type", "failure") => "denial".to_owned(),
         ("kind", "deadline") => "iptables".to_owned(),
         _ => value.to_owned(),
     }
 }
 
-/// Those that failed; the others have no counter there.
+/// Adds failed reloads; CoreDNS has no counter for the others.
 fn reloads(ours: &Figures, theirs: &mut Figures) {
     let Some(reloads) = ours.metrics().iter().find(|metric| metric.name == "reloads") else {
         return;

@@ -1,8 +1,8 @@
-//! The two formats of `/metrics`, and which of them a request asks for.
+//! The two formats of `/metrics`, and how a request selects one.
 //!
-//! OpenMetrics 1.0 is for those that ask for it by name, as Prometheus does; all others get Prometheus' text format 0.0.4, which
-//! `promtool check metrics` and most agents read. The samples are the same: in 0.0.4 a counter's family has the name of its samples,
-//! and nothing marks the end.
+//! OpenMetrics 1.0 is for clients that name it, as Prometheus does; all others get Prometheus' text format
+//! 0.0.4, which `promtool check metrics` and most agents read. The samples are the same; in 0.0.4 a counter's
+//! family has the name of its samples, and there is no end marker.
 
 use std::fmt::{self, Write as _};
 
@@ -20,8 +20,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that a request's `Accept` ranks higher (RFC 9110 section 12.5.1). Without a rank for either it is the text format:
-    /// that is an answer, where 406 would be none.
+    /// Returns the format that a request's `Accept` ranks higher (RFC 9110 section 12.5.1). If it ranks
+    /// neither, the text format, which is more useful than a 406.
     pub fn wanted(headers: &HeaderMap) -> Format {
         let (mut open_metrics, mut text) = (0, None);
         for range in headers
@@ -37,7 +37,7 @@ impl Format {
                     }
                     continue;
                 }
-                // How closely it names the type: the closest one counts.
+                // How closely it matches the type: the closest match counts.
                 let closeness = match media_type.to_ascii_lowercase().as_str() {
                     "text/plain" if matches!(version, None | Some("0.0.4")) => 2,
                     "text/*" => 1,
@@ -54,7 +54,7 @@ impl Format {
         }
     }
 
-    /// The media type.
+    /// Returns the media type.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -62,12 +62,12 @@ impl Format {
         }
     }
 
-    /// Figures in this format, each with what their names begin with.
+    /// Formats metrics, each set with its name prefix.
     pub fn write(self, all: &[(&str, Figures)]) -> String {
         let mut text = String::new();
         for (prefix, figures) in all {
             for metric in figures.metrics() {
-                // Writing to a string does not fail.
+                // Writing to a String does not fail.
                 let _ = self.write_metric(&mut text, prefix, metric);
             }
         }
@@ -115,7 +115,8 @@ impl Format {
     }
 }
 
-/// A media range, or a coding, which is written alike: its type, its version, and its rank in thousandths.
+/// Parses a media range, or a content coding, which has the same syntax, into type, version, and weight in
+/// thousandths.
 pub(crate) fn media_range(text: &str) -> (&str, Option<&str>, u16) {
     let mut words = text.split(';').map(str::trim);
     let media_type = words.next().unwrap_or_default();
@@ -130,7 +131,7 @@ pub(crate) fn media_range(text: &str) -> (&str, Option<&str>, u16) {
     (media_type, version, rank)
 }
 
-/// A weight (RFC 9110 section 12.4.2). What is none asks for nothing.
+/// Parses a weight (RFC 9110 section 12.4.2). An invalid one counts as 0.
 fn thousandths(weight: &str) -> u16 {
     match weight.trim().parse::<f32>() {
         Ok(weight) if (0.0..=1.0).contains(&weight) => (weight * 1000.0).round() as u16,
@@ -153,7 +154,8 @@ fn write_labels(text: &mut String, labels: &[(String, String)], bound: Option<f6
     }
 }
 
-/// A label's value or a help text, on one line. In a help text `"` needs no backslash in 0.0.4, and none of ours has one.
+/// A label value or help text, escaped to one line. In 0.0.4 help texts need no `\"`, but none of ours
+/// contains a quote.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -202,7 +204,7 @@ mod tests {
                 &["text/plain;q=0.7", "application/openmetrics-text;q=0.7"],
                 OpenMetrics,
             ),
-            // The closest range counts, not the highest.
+            // The closest range counts, not the one ranked highest.
             (
                 &["text/plain;q=0.1, */*, application/openmetrics-text;q=0.2"],
                 OpenMetrics,

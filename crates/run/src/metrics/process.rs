@@ -1,4 +1,4 @@
-//! What the kernel counts of this process, under the names that every dashboard of processes has.
+//! The kernel's figures of this process, under the usual names of process metrics.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use rustix::process::{Resource, getrlimit};
 use crate::ceiling::resident;
 use crate::figures::Figures;
 
-/// The unit of times in /proc, in every architecture that we are built for.
+/// The unit of times in /proc, on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Adds to `process_…`. What the kernel does not tell is left out.
+/// Adds the `process_…` metrics. What the kernel does not report is left out.
 pub(super) fn show(figures: &mut Figures) {
     if let Some(stat) = fs::read_to_string("/proc/self/stat")
         .ok()
@@ -39,7 +39,7 @@ pub(super) fn show(figures: &mut Figures) {
             .add(&[], octets as u64);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // One is the folder itself.
+        // One is the directory itself.
         let count = open.count().saturating_sub(1) as u64;
         figures.gauge("open_fds", "Open file descriptors").add(&[], count);
     }
@@ -48,27 +48,27 @@ pub(super) fn show(figures: &mut Figures) {
     figures.gauge("max_fds", help).add(&[], most.unwrap_or(u64::MAX));
 }
 
-/// When the machine started, in seconds since 1970.
+/// Returns when the machine booted, in seconds since 1970.
 fn boot() -> Option<f64> {
     let figures = fs::read_to_string("/proc/stat").ok()?;
     let line = figures.lines().find_map(|line| line.strip_prefix("btime "))?;
     line.trim().parse().ok()
 }
 
-/// Of /proc/PID/stat, as proc(5) has it.
+/// Fields of /proc/PID/stat, as in proc(5).
 #[derive(Debug, PartialEq)]
 struct Stat {
-    /// Processor time of program and kernel, in seconds.
+    /// CPU time in user and kernel mode, in seconds.
     processor: f64,
-    /// When the process started, in seconds since the machine did.
+    /// When the process started, in seconds since boot.
     started: f64,
-    /// Octets.
+    /// In bytes.
     address_space: u64,
 }
 
 impl Stat {
     fn read(line: &str) -> Option<Stat> {
-        // A program may be called anything.
+        // A program name may contain anything.
         let (_, figures) = line.rsplit_once(')')?;
         let figures: Vec<&str> = figures.split_whitespace().collect();
         // The first one after the name is proc(5)'s third.

@@ -1,6 +1,7 @@
-//! What a configuration names and this machine does not have yet: addresses to listen on, interfaces.
+//! Addresses and interfaces that a configuration names, but this machine does not have yet.
 //!
-//! The others are served meanwhile. The kernel tells of links and addresses, and then what is absent is tried once more.
+//! Everything else is served meanwhile. When the kernel reports a change of links or addresses, the missing
+//! ones are tried again.
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use crate::config::Config;
 use crate::listen::Address;
 use crate::node::News;
 
-/// Resolves with the next news, if any are waited for.
+/// Resolves with the next notification, if any are expected.
 pub(super) async fn news(news: &mut Option<News>) {
     match news {
         Some(news) => news.come().await,
@@ -19,7 +20,7 @@ pub(super) async fn news(news: &mut Option<News>) {
 }
 
 impl Proxy {
-    /// Hears of links and addresses from now on if this configuration waits for any, and says which.
+    /// Subscribes to link and address changes if this configuration waits for any, else unsubscribes.
     pub(super) fn await_links(&mut self, config: &Config) {
         let waits = !self.state.absent.read().is_empty()
             || !config.interfaces.is_empty()
@@ -35,13 +36,13 @@ impl Proxy {
         };
     }
 
-    /// Says what cannot be used, or not yet.
+    /// Logs what cannot be used, or not yet.
     pub(super) fn tell_notes(&self) {
         let notes = self.state.notes();
         notes.iter().for_each(|note| tracing::warn!("{note}"));
     }
 
-    /// Admin addresses that are not served.
+    /// Returns the admin addresses that are not served.
     fn absent_admin<'a>(&self, config: &'a Config) -> impl Iterator<Item = &'a SocketAddr> {
         let served: Vec<SocketAddr> = self.admin.iter().map(|(served, _)| *served).collect();
         config
@@ -51,11 +52,11 @@ impl Proxy {
             .filter(move |address| !served.contains(address))
     }
 
-    /// Takes what has come. The reason to load the configuration anew, if there is one.
+    /// Uses what has appeared. Returns the reason to reload, if there is one.
     pub(super) async fn look_at_links(&mut self) -> Option<&'static str> {
         let generation = self.state.generation.read().clone();
         let interfaces = generation.config.interfaces_now();
-        // If nothing came of it the last time, nothing will now.
+        // If a reload for this state has changed nothing, another one will not either.
         let tried = std::mem::replace(&mut self.interfaces, interfaces);
         if self.interfaces != generation.config.interfaces && self.interfaces != tried {
             return Some("an interface in the configuration was added, removed or recreated");
@@ -64,7 +65,7 @@ impl Proxy {
         None
     }
 
-    /// Listens on addresses that have come.
+    /// Listens on addresses that have appeared.
     pub(super) async fn take_absent(&mut self) {
         let generation = self.state.generation.read().clone();
         let config = &generation.config;

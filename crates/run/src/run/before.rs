@@ -1,4 +1,4 @@
-//! The filters to go back to, should those that took their place fail for many while they are on probation.
+//! Replaced filters, to go back to if their replacements fail for many names while on probation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::serve::generation::{Generation, Loaded};
 /// How long they are kept.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The filters to go back to, for a while.
+/// Replaced filters, kept for a while.
 #[derive(Default)]
 pub(super) struct Before(Vec<Former>);
 
-/// A filter that another one took the place of.
+/// A filter that was replaced.
 #[derive(Clone)]
 pub(super) struct Former {
-    /// It, as it was loaded.
+    /// The filter as loaded.
     pub loaded: Loaded,
-    /// What it was loaded from.
+    /// Its configuration.
     pub config: config::Filter,
     until: Instant,
 }
 
 impl Before {
-    /// Keeps, for the next ten minutes, the filters of `old` that others of the same names have taken the place of in
-    /// `new`. Those that were kept stay as long as what took their place does.
+    /// Keeps, for ten minutes, the filters of `old` that `new` replaces under the same names. Those kept
+    /// before stay as long as their replacement does.
     pub fn follow(&mut self, old: &Generation, new: &Generation) {
         let filters = new.filters.iter().zip(&new.config.filters);
         let formers = filters.filter_map(|(loaded, config)| {
@@ -37,7 +37,7 @@ impl Before {
             if Arc::ptr_eq(&old.filters[was].filter, &loaded.filter) {
                 return self.0.iter().find(|former| named(&former.config)).cloned();
             }
-            // There is no way back from the way back.
+            // After going back, the failed filter is not kept.
             config.reverted.is_none().then(|| Former {
                 loaded: old.filters[was].clone(),
                 config: old.config.filters[was].clone(),
@@ -47,16 +47,16 @@ impl Before {
         self.0 = formers.collect();
     }
 
-    /// Gives up those with data of their own: while the next generation is loaded, there may be data of the `current` one
-    /// and of that.
+    /// Drops those with their own data: during a load there is memory only for the data of the `current`
+    /// generation and of the next.
     pub fn make_room(&mut self, current: &Config) {
         let known = current.data();
         let is_known = |former: &Former| former.config.data().all(|data| known.contains(&data));
         self.0.retain(is_known);
     }
 
-    /// Of the filters of `current` that have failed for many while on probation, the first that took the place of another:
-    /// its index, what it failed on, and the one before.
+    /// Returns the first filter of `current` that has failed for many names while on probation and has a
+    /// predecessor: its index, its failures, and the predecessor.
     pub fn charged(&self, current: &Generation) -> Option<(usize, Charges, Former)> {
         let mut filters = current.filters.iter().enumerate();
         filters.find_map(|(index, loaded)| {
@@ -66,13 +66,13 @@ impl Before {
         })
     }
 
-    /// Gives up those that were kept long enough.
+    /// Drops those that were kept long enough.
     pub(crate) fn forget_old(&mut self) {
         let now = Instant::now();
         self.0.retain(|former| now < former.until);
     }
 
-    /// Resolves when one of them was kept long enough; never, if there is none.
+    /// Resolves when one was kept long enough; never, if there is none.
     pub(crate) async fn is_old(&self) {
         match self.0.iter().map(|former| former.until).min() {
             Some(until) => sleep_until(until).await,
@@ -82,8 +82,8 @@ impl Before {
 }
 
 impl Former {
-    /// A configuration in which its module and `config` take the place of those of the filter with this index; `why` is
-    /// told of it until the next reload.
+    /// Returns a configuration where its module and `config` replace those of the filter at this index. `why`
+    /// is shown until the next reload.
     pub(crate) fn in_place_of(&self, index: usize, current: &Config, why: String) -> Config {
         let mut config = current.clone();
         let (filter, own) = (&mut config.filters[index], self.config.clone());

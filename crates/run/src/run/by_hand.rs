@@ -1,4 +1,4 @@
-//! `dnsweir node`: the node's network, shown and changed by hand.
+//! `dnsweir node`: shows and changes the node's network manually.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use crate::config;
 use crate::filter;
 use crate::node::{self, Finding, Leftover, Outcome, Plan, Turns};
 
-/// What a configuration wants of the node.
+/// Returns the plan that a configuration makes for the node.
 pub fn plan(file: &Path) -> Result<Plan, Stop> {
     Ok(Plan::of(&config::load(file, filter::BUILTINS)?))
 }
 
-/// What stands in the plan's way on this node.
+/// Returns what prevents the plan on this node.
 pub fn obstacles(plan: &Plan) -> Result<Vec<String>, Stop> {
     let mut found = wait(node::obstacles(plan))?;
     for listener in node::occupied(plan) {
@@ -23,12 +23,12 @@ pub fn obstacles(plan: &Plan) -> Result<Vec<String>, Stop> {
     Ok(found)
 }
 
-/// Makes the network as planned.
+/// Sets the network up as planned.
 pub fn up(plan: &Plan) -> Result<Outcome, Stop> {
     alone(node::up(plan))
 }
 
-/// Takes away what is planned, and where they are to be adopted, what other node caches have left.
+/// Removes what is planned and, with `adopt`, what other node caches have left.
 pub fn down(plan: &Plan, adopt: bool) -> Result<Outcome, Stop> {
     let leftovers = if adopt { leftovers(plan)? } else { Vec::new() };
     alone(async {
@@ -38,7 +38,7 @@ pub fn down(plan: &Plan, adopt: bool) -> Result<Outcome, Stop> {
     })
 }
 
-/// What other node caches have left.
+/// Returns what other node caches have left.
 pub fn leftovers(plan: &Plan) -> Result<Vec<Leftover>, Stop> {
     wait(node::find_leftovers(plan))?.map_err(machine)
 }
@@ -48,7 +48,7 @@ pub fn status(plan: &Plan) -> Result<Vec<Finding>, Stop> {
     wait(node::inspect(plan))?.map_err(machine)
 }
 
-/// While no running proxy changes anything.
+/// Makes a change while no running proxy makes any.
 fn alone(change: impl Future<Output = Outcome>) -> Result<Outcome, Stop> {
     wait(async {
         let (_turn, error) = Turns::default().take().await;

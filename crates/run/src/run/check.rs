@@ -1,4 +1,4 @@
-//! `dnsweir check`: everything that a start does before it has an effect.
+//! `dnsweir check`: everything that a start does before it takes effect.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::filter;
 use crate::private_folder::PrivateFolder;
 use crate::serve::generation::Generation;
 
-/// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
+/// Loads a configuration and compiles its filters, without changing anything. Returns notes for the operator.
 pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let (config, folder) = load_whole(file)?;
     check_loaded(config, folder)
 }
 
-/// The same of a text that names no modules but the built-in ones. `name` is what it is called in errors.
+/// The same for text that names only built-in modules. `name` stands for the file in errors.
 pub fn check_text(name: &str, text: &str) -> Result<Vec<String>, Stop> {
     let config = config::parse(name, text, Path::new("/"), filter::BUILTINS)?;
     check_loaded(config, folder(None)?)
@@ -45,7 +45,7 @@ fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<Str
         let signer = artifact.signer.as_ref();
         let signer = signer.map_or("no signature required".to_owned(), |signer| {
             let name = &signer.name;
-            // A digest in the configuration says which one is meant.
+            // A digest in the configuration pins the artifact.
             match (&filter.module, signer.says_repository) {
                 (Module::Artifact(reference), false) if reference.is_movable() => format!(
                     "signed with {name:?}; the signature names no repository: everything that {name:?} has signed is accepted under \

@@ -1,4 +1,4 @@
-//! Where a configuration comes from: a file of ours, node-cache's, or none.
+//! Where a configuration comes from: our own file, node-cache's, or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use super::privileges::Needs;
 use crate::config::{self, Config, Report};
 use crate::{filter, nodecache};
 
-/// What `dnsweir run` serves without `--config`.
+/// The configuration of `dnsweir run` without `--config`.
 const DEFAULT: &str = include_str!("../default.kdl");
 
 /// Where a configuration comes from.
 #[derive(Debug, Clone)]
 pub enum ConfigOrigin {
-    /// The one that is built in.
+    /// The built-in configuration.
     Demonstration,
-    /// A file of ours.
+    /// Our own configuration file.
     File(PathBuf),
     /// node-cache's command line and files.
     NodeCache(Arc<nodecache::Options>),
 }
 
 impl ConfigOrigin {
-    /// What a process may need that serves it. A file that cannot be read now may have a `node` section a moment later, and what is
-    /// given up does not come back.
+    /// Returns what the process may need. A file that cannot be read now may have a `node` section a moment
+    /// later, and dropped capabilities do not come back.
     pub fn needs(&self) -> Needs {
         let network = match self {
             ConfigOrigin::Demonstration => false,
@@ -33,7 +33,7 @@ impl ConfigOrigin {
         if network { Needs::Network } else { Needs::Port }
     }
 
-    /// The file that says where it is served, if it is one of ours.
+    /// Returns our own configuration file, if it is one, which names the admin addresses.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             ConfigOrigin::File(file) => Some(file),
@@ -41,7 +41,7 @@ impl ConfigOrigin {
         }
     }
 
-    /// What it says now; `start`: there is nothing that could go on instead.
+    /// Loads the configuration; `start` means that no running one could continue instead.
     pub(super) fn load(&self, without_test_cases: bool, start: bool) -> Result<Config, Report> {
         let mut config = match self {
             ConfigOrigin::File(file) => config::load(file, filter::BUILTINS),

@@ -1,7 +1,8 @@
-//! File descriptors: how many the process may have, and how they are shared out.
+//! File descriptors: how many the process may have, and how they are divided.
 //!
-//! A query to an upstream needs a socket as much as a client's connection does, and fails if there is none left. So all
-//! needs are added up before the first descriptor is taken, and a configuration whose needs cannot be met is refused.
+//! A query to an upstream needs a socket just as a client's connection does, and fails if none is left. So
+//! all needs are added up before the first descriptor is used, and a configuration that needs too many is
+//! refused.
 
 use std::io;
 
@@ -9,31 +10,31 @@ use crate::config::Config;
 use crate::source::{self, forward};
 use crate::{admin, identity, listen};
 
-/// What is open whatever the configuration says: standard streams, the main thread's event loop, netlink, watched
-/// folders, the log; and for a moment the files that are read.
+/// Open with any configuration: standard streams, the main thread's event loop, netlink, watched folders, the
+/// log; and, briefly, files being read.
 const BASE: usize = 64;
 
 /// A worker's event loop.
 const WORKER: usize = 8;
 
-/// A reload that changes everything has both generations' sockets open for a moment.
+/// A reload that changes everything briefly has both generations' sockets open.
 const GENERATIONS: usize = 2;
 
-/// Connections of clients unless `tcp-connections` says how many.
+/// Client connections, if `tcp-connections` is not set.
 const CONNECTIONS: usize = 1024;
 
-/// The fewest that they may become where descriptors are short.
+/// The fewest client connections when descriptors are short.
 const CONNECTIONS_MINIMUM: usize = 64;
 
-/// The fewest sockets to upstreams. When all are in use, queries go on the newest ones.
+/// The fewest sockets to upstreams. When all are in use, queries share the newest ones.
 const UPSTREAM_SOCKETS_MINIMUM: usize = 256;
 
-/// How the descriptors are shared out.
+/// How the descriptors are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
-    /// All that there may be.
+    /// The total.
     pub limit: usize,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: usize,
     /// Sockets to upstreams, over all stages and generations.
     pub upstream_sockets: usize,
@@ -50,7 +51,7 @@ pub struct TooFew {
     limit: usize,
 }
 
-/// Raises the soft limit to the hard one, which is how many there may be.
+/// Raises the soft limit to the hard one, and returns it.
 pub fn raise() -> io::Result<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -72,11 +73,11 @@ fn done(result: libc::c_int) -> io::Result<()> {
 }
 
 impl Descriptors {
-    /// Shares out `limit` descriptors. What the configuration does not say gives way: `tcp-connections`, and how many
-    /// queries share a socket.
+    /// Divides `limit` descriptors. What is not configured gives way: `tcp-connections`, and how many queries
+    /// share a socket.
     ///
     /// # Errors
-    /// When there are not enough, with the number that is needed.
+    /// When there are too few, with the number needed.
     pub fn share(config: &Config, workers: usize, limit: usize) -> Result<Descriptors, TooFew> {
         let (mut kept, mut most) = (0_usize, 0_usize);
         for source in config.sources() {
@@ -88,14 +89,14 @@ impl Descriptors {
         let admin = GENERATIONS * config.admin.addresses.len() * (1 + admin::CONNECTIONS);
         let pods = GENERATIONS * identity::DESCRIPTORS * usize::from(config.pods.is_some());
         let fixed = BASE + pods + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
-        // Enough that connections which are kept leave as many sockets for queries over UDP.
+        // Enough that kept connections leave as many sockets for queries over UDP.
         let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));
         let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);
         let needed = (fixed + connections_minimum).saturating_add(sockets_minimum);
         let Some(spare) = limit.checked_sub(needed) else {
             return Err(TooFew { needed, limit });
         };
-        // Half of what is left for clients, the rest for upstreams.
+        // Half of the rest for clients, half for upstreams.
         let more = CONNECTIONS.saturating_sub(connections_minimum).min(spare / 2);
         let connections = config
             .listen
@@ -109,10 +110,10 @@ impl Descriptors {
         })
     }
 
-    /// Shares out what the process may have, and tells those who have to know.
+    /// Raises the limit of the process, and divides it.
     ///
     /// # Errors
-    /// When there are not enough.
+    /// When there are too few.
     pub(crate) fn of_process(config: &Config, workers: usize) -> Result<Descriptors, String> {
         let limit = raise().map_err(|error| format!("the limit of descriptors cannot be read: {error}"))?;
         Descriptors::share(config, workers, limit).map_err(|error| error.to_string())
@@ -179,7 +180,7 @@ mod tests {
         );
         let refused = share("tcp-connections 5000", 1024).unwrap_err();
         assert!(refused.needed > 5256, "{refused}");
-        // What is said to be needed is enough.
+        // The number reported as needed is enough.
         let shares = share("tcp-connections 5000", refused.needed).unwrap();
         assert_eq!(
             (shares.connections, shares.upstream_sockets),

@@ -1,8 +1,8 @@
-//! Upstreams that are written by name: what their addresses are.
+//! Resolves upstreams that are configured by name.
 //!
-//! The servers that the configuration names for that are asked, never this proxy, and asked again before the answer runs out. What
-//! is known stays until something else is: a server that does not answer takes no upstream away. Whether it is the right one that
-//! listens there, TLS says, not DNS.
+//! The servers configured for that are asked, never this proxy, and again before the answer expires. Known
+//! addresses stay until others are learned, so a server that does not answer removes no upstream. TLS, not
+//! DNS, verifies that the right server listens there.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -22,41 +22,41 @@ use dnsweir_deliver::fetch::{Found, addresses_of};
 /// How long a start or a reload waits for the first addresses of a host.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How soon and how late a host is asked for again, whatever its TTL says.
+/// The least and the most time until a host is asked for again, whatever its TTL.
 const SOONEST: Duration = Duration::from_secs(60);
 const LATEST: Duration = Duration::from_secs(3600);
 
-/// How soon after the first failure; twice as late after each that follows, up to [`SOONEST`].
+/// The delay after a first failure; it doubles with each further one, up to [`SOONEST`].
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Addresses of one host. Some have more, and name others of them each time.
+/// The most addresses of one host. Some have more, and return different ones each time.
 const MOST: usize = 8;
 
-/// How long an address is used that is not named any more.
+/// How long an address is used after answers no longer contain it.
 const LINGERS: Duration = Duration::from_secs(3600);
 
 /// All hosts.
 #[derive(Default)]
 pub(super) struct NamedUpstreams {
     hosts: Mutex<BTreeMap<String, Host>>,
-    /// There are other hosts.
+    /// Notified when the set of hosts changes.
     wanted: Notify,
-    /// There are other addresses.
+    /// Notified when addresses change.
     changed: Notify,
 }
 
 struct Host {
-    /// Who is asked.
+    /// The servers to ask.
     servers: Vec<SocketAddr>,
-    /// In order, and when each was named last.
+    /// The addresses in order, with the time each was last in an answer.
     addresses: BTreeMap<IpAddr, Instant>,
     due: Instant,
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
 }
 
 impl NamedUpstreams {
-    /// Learns the addresses that a configuration needs. Waits for those of hosts that are new in it, a little.
+    /// Resolves the hosts of a configuration. Waits briefly for the addresses of new ones.
     pub async fn learn(&self, config: &mut Config) {
         if self.want(config) && timeout(FIRST, self.ask()).await.is_err() {
             tracing::warn!("the addresses of an upstream are not known yet: continuing without it");
@@ -65,12 +65,12 @@ impl NamedUpstreams {
         self.wanted.notify_one();
     }
 
-    /// Resolves when other addresses are known than those that were last learnt.
+    /// Resolves when the known addresses differ from those last learned.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Asks for all that is due, for good.
+    /// Asks for all hosts as they come due. Runs forever.
     pub async fn renew(self: Arc<Self>) {
         loop {
             let due = self.hosts.lock().values().map(|host| host.due).min();
@@ -90,7 +90,7 @@ impl NamedUpstreams {
         }
     }
 
-    /// Takes a configuration's hosts in the place of others; whether one is new.
+    /// Replaces the hosts by those of a configuration; returns whether one is new.
     fn want(&self, config: &Config) -> bool {
         let mut hosts = self.hosts.lock();
         let mut before = std::mem::take(&mut *hosts);
@@ -124,12 +124,12 @@ impl NamedUpstreams {
             .map_or_else(Vec::new, |host| host.addresses.keys().copied().collect())
     }
 
-    /// Asks for what is due, side by side; whether other addresses are known then.
+    /// Asks for all hosts that are due in parallel; returns whether addresses have changed.
     async fn ask(&self) -> bool {
         let now = Instant::now();
         let mut asking = JoinSet::new();
         for (name, host) in self.hosts.lock().iter_mut().filter(|(_, host)| host.due <= now) {
-            // Not twice, should it be waited for no longer.
+            // So that it is not asked twice if this call is cancelled.
             host.due = now + host.pause();
             let (name, servers) = (name.clone(), host.servers.clone());
             asking.spawn(async move {
@@ -154,7 +154,7 @@ impl Host {
         RETRY.saturating_mul(1 << self.failures.min(16)).min(SOONEST)
     }
 
-    /// Takes in what was found; whether its addresses are others now.
+    /// Stores the result of a lookup; returns whether addresses have changed.
     fn take(&mut self, name: &str, found: io::Result<Found>, now: Instant) -> bool {
         let found = match found {
             Ok(found) => found,
@@ -208,7 +208,7 @@ mod tests {
         let after = |seconds| begin + Duration::from_secs(seconds);
         assert!(host.take("a.example", found([1, 2], 300), begin));
         assert_eq!(host.due, after(300));
-        // In another order, and as often as a server may wish.
+        // In another order, and with a TTL below the minimum.
         assert!(!host.take("a.example", found([2, 1], 0), after(300)));
         assert_eq!(host.due, after(360));
         assert!(!host.take("a.example", found([2], 1_000_000), after(360)));

@@ -1,9 +1,8 @@
-//! What the process may do beyond what anybody may: what its configuration needs, and no more, from its first
-//! moment on.
+//! Limits the process's capabilities to what its configuration needs, from the start.
 //!
-//! With a `node` section that is three capabilities, without one it is one, and where nothing is served it is
-//! none. Nothing has to be dropped later that a check, a reload or a worker that listens again would miss. Programs
-//! that we start, iptables above all, inherit the same. A process without root keeps those of them that it was given.
+//! With a `node` section these are three, without one it is one, and where nothing is served none. Nothing is
+//! dropped later that a check, a reload or a worker that listens again would miss. Programs that we start,
+//! above all iptables, inherit the same. A process without root keeps those of them that it was given.
 
 use rustix::io;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
@@ -11,11 +10,11 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 /// What a process is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Trying filters and asking upstreams.
+    /// Testing filters and asking upstreams.
     Nothing,
     /// Listening on port 53.
     Port,
-    /// That, and keeping the node's network.
+    /// Listening on port 53, and managing the node's network.
     Network,
 }
 
@@ -24,8 +23,8 @@ impl Needs {
         match self {
             Needs::Nothing => CapabilitySet::empty(),
             Needs::Port => CapabilitySet::NET_BIND_SERVICE,
-            // NET_ADMIN for links, addresses and rules; NET_RAW for the self-test's packets, and since legacy iptables opens a
-            // raw socket.
+            // NET_ADMIN for links, addresses and rules; NET_RAW for the self-test's packets, and because
+            // legacy iptables opens a raw socket.
             Needs::Network => {
                 CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW
             }
@@ -33,20 +32,21 @@ impl Needs {
     }
 }
 
-/// Every capability that a kernel may know, whether it has a name yet or not.
+/// Yields every possible capability bit, named or not.
 fn each() -> impl Iterator<Item = CapabilitySet> {
     (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number))
 }
 
-/// Gives everything else up, for this thread and those that it will start, and for all programs that they
-/// start.
+/// Drops all other capabilities, for this thread, the threads that it starts later, and all programs that
+/// these start.
 ///
 /// # Errors
-/// When the process may not even do that; it can go on with what it has.
+/// When the process may not even do that; it can continue with what it has.
 pub fn keep(needs: Needs) -> io::Result<()> {
     let needed = needs.capabilities();
     for capability in each().filter(|&it| !needed.contains(it)) {
-        // Without the capability SETPCAP, the bounding set stays as it is. The kernel refuses what it does not know.
+        // Without CAP_SETPCAP, the bounding set stays as it is. The kernel refuses bits that it does not
+        // know.
         let _ = thread::remove_capability_from_bounding_set(capability);
     }
     let kept = thread::capabilities(None)?.permitted & needed;
@@ -59,6 +59,6 @@ pub fn keep(needs: Needs) -> io::Result<()> {
     for capability in each().filter(|&it| kept.contains(it)) {
         thread::configure_capability_in_ambient_set(capability, true)?;
     }
-    // No program that we start may get rights from a file.
+    // No program that we start may gain rights from a file.
     thread::set_no_new_privs(true)
 }

@@ -1,4 +1,4 @@
-//! What the process waits for of upstreams: their first answers, and those of one that could not be reached.
+//! Waits for upstreams: for their first answers, and for unreachable ones to recover.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,10 +9,10 @@ use tokio::time::sleep;
 use crate::source::forward;
 use crate::state::State;
 
-/// How long failures are kept at least, where an upstream comes and goes all the time (RFC 9520 section 3.2).
+/// The least time that failures are cached, even if an upstream comes and goes (RFC 9520 section 3.2).
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// Has what failed asked anew as soon as an upstream answers that could not be reached.
+/// Drops cached failures whenever an unreachable upstream answers again.
 pub(super) async fn follow(state: Arc<State>) {
     loop {
         forward::recovered().await;
@@ -21,8 +21,8 @@ pub(super) async fn follow(state: Arc<State>) {
     }
 }
 
-/// Waits until an upstream of each zone has answered, or as long as the configuration says. A node whose upstreams are
-/// broken is to start in the end, and to say so.
+/// Waits until an upstream of each zone has answered, but at most as long as configured. A node whose
+/// upstreams are broken must start in the end, and report it.
 pub(super) async fn await_first(state: Arc<State>) {
     let generation = Arc::clone(&state.generation.read());
     let limit = generation.config.await_upstreams;

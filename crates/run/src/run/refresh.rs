@@ -1,8 +1,8 @@
-//! Refreshes of filters: when, and with what.
+//! Refreshes the data of filters.
 //!
-//! One thread does it for all filters. It fetches and reads their sources, has the filters make data of them, one after the
-//! other, and waits until the next time or until a file changes. It begins with the first filter that has a refresh, and lets
-//! go of filters that nobody uses any more. Workers know nothing of it: they see what is published.
+//! One thread does it for all filters. It fetches and reads their sources, calls the filters one at a time to
+//! make data of them, and waits until the next time or until a file changes. It starts with the first filter
+//! that has a refresh, and drops filters that are no longer used. Workers only see what is published.
 
 use std::fs;
 use std::io;
@@ -24,29 +24,29 @@ use crate::serve::unix_milliseconds;
 use crate::source::{Fetch, Fetched};
 use crate::watch::Changes;
 
-/// How soon it is noticed that a filter is not used any more.
+/// How soon an unused filter is noticed.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Files of one folder.
+/// The most files in one folder.
 const FILES: usize = 10_000;
 
 /// Refreshes the filters of all generations.
 pub struct Refresher {
     fetch: Fetcher,
-    /// To the thread, once there is one.
+    /// The channel to the thread, once it runs.
     thread: Mutex<Option<mpsc::UnboundedSender<Newcomer>>>,
-    /// Filters that it has.
+    /// Filters that it refreshes.
     known: Mutex<Vec<Weak<Filter>>>,
 }
 
-/// A filter that is to be refreshed, and who waits for its first time.
+/// A filter to refresh, and the channel that reports its first attempt.
 struct Newcomer {
     filter: Weak<Filter>,
     first: oneshot::Sender<()>,
 }
 
 impl Refresher {
-    /// Keeps copies of what it fetches.
+    /// Creates a refresher that keeps copies of what it fetches.
     pub fn new(copies: Option<Copies>) -> Refresher {
         Refresher {
             fetch: Fetcher {
@@ -58,8 +58,8 @@ impl Refresher {
         }
     }
 
-    /// From now on addresses are asked of this generation's upstreams, and its sources have what is elsewhere fetched here. Before they
-    /// begin.
+    /// From now on, resolves hosts through this generation's upstreams, and fetches for its sources. Called
+    /// before they begin.
     pub(super) fn supply(&self, generation: &Generation) {
         *self.fetch.upstreams.lock() = Upstreams::of(&generation.config);
         let fetch: Arc<dyn Fetch> = Arc::new(self.fetch.clone());
@@ -69,11 +69,11 @@ impl Refresher {
             .for_each(|source| source.fetch_by(&fetch));
     }
 
-    /// Refreshes the filters of a generation from now on, and waits until those that were not there before have been
-    /// refreshed for the first time, successfully or not, or for as long as they may wait.
+    /// Refreshes the filters of a generation from now on. Waits until new ones were refreshed once,
+    /// successfully or not, but at most their configured time.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    /// When the thread cannot be started.
     pub(super) async fn bring_up(&self, generation: &Generation) -> io::Result<()> {
         let mut waiting = Vec::new();
         for Loaded { filter, .. } in &generation.filters {
@@ -112,7 +112,7 @@ impl Refresher {
             Some(sender) => sender,
             none => none.insert(self.start()?),
         };
-        // It ends when this is dropped, and not before.
+        // The thread ends when this is dropped, and not before.
         let _ = sender.send(newcomer);
         Ok(())
     }
@@ -138,18 +138,18 @@ impl Refresher {
                     });
                 }
             });
-            // A call that is under way holds nobody up.
+            // Do not wait for a call in progress.
             runtime.shutdown_background();
         })?;
         Ok(sender)
     }
 }
 
-/// Fetches what configurations name.
+/// Fetches the locations that configurations name.
 #[derive(Clone)]
 struct Fetcher {
     copies: Option<Copies>,
-    /// Those of the generation that was brought up last.
+    /// Those of the latest generation.
     upstreams: Arc<Mutex<Upstreams>>,
 }
 
@@ -174,9 +174,9 @@ impl Fetch for Fetcher {
 /// Keeps one filter's data fresh.
 struct Task {
     fetch: Fetcher,
-    /// Whose filter is called: one at a time.
+    /// Held while a filter is called: one at a time.
     turn: Arc<Semaphore>,
-    /// Names and digests of what was made data of last.
+    /// Names and digests of the files that the last data was made from.
     taken: Vec<(String, String, String)>,
 }
 
@@ -194,7 +194,7 @@ impl Task {
             changes.watch(&watched(config));
             self.refresh(&filter, config).await;
             if let Some(first) = first.take() {
-                // Whoever waited may have lost patience.
+                // The receiver may have timed out.
                 let _ = first.send(());
             }
             let next = Instant::now() + filter.refreshes().pause(config.every);
@@ -215,7 +215,7 @@ impl Task {
         }
     }
 
-    /// One refresh, and what is told of it.
+    /// Refreshes once, and records the outcome.
     async fn refresh(&mut self, filter: &Arc<Filter>, config: &config::Refresh) {
         let what = format!("the refresh of filter {:?}", filter.name());
         match self.attempt(filter, config).await {
@@ -224,7 +224,7 @@ impl Task {
         }
     }
 
-    /// Whether there was anything new.
+    /// Returns whether there was anything new.
     async fn attempt(&mut self, filter: &Arc<Filter>, config: &config::Refresh) -> Result<bool, String> {
         let (mut files, mut problem) = (Vec::new(), None);
         for source in &config.sources {
@@ -242,13 +242,13 @@ impl Task {
             self.make(filter, files).await?;
             self.taken = taken;
         }
-        // What was made of a last good copy is as good as there was.
+        // Data was made from a last good copy; the failure is still reported.
         problem.map_or(Ok(is_new), Err)
     }
 
-    /// Has the filter make its data.
+    /// Calls the filter to make its data.
     async fn make(&self, filter: &Arc<Filter>, files: Vec<SourceFile>) -> Result<(), String> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.turn.acquire().await;
         let filter = Arc::clone(filter);
         let made = background::beside("refreshing", move || filter.refresh(unix_milliseconds(), files));
@@ -284,7 +284,7 @@ impl Task {
 /// The files of a source.
 struct Found {
     files: Vec<SourceFile>,
-    /// Why they are not those of now, but the last good ones.
+    /// Why these are the last good files instead of the current ones.
     problem: Option<String>,
 }
 
@@ -294,8 +294,8 @@ impl From<Vec<SourceFile>> for Found {
     }
 }
 
-/// The files at a path: the file itself, or all in the folder, in the order of their names. Those whose names begin with a dot
-/// are none: half-written ones are called so, and what a mounted config map keeps its files in.
+/// Returns the file at a path, or all files in the folder, ordered by name. Names that begin with a dot are
+/// skipped: temporary files have such names, and so do the internals of a mounted ConfigMap.
 fn files_at(source: &RefreshSource, path: &Path) -> io::Result<Vec<SourceFile>> {
     let mut left = source.size as u64;
     let mut read = |path: &Path, file: String| {
@@ -325,7 +325,7 @@ fn read_at_most(path: &Path, most: u64) -> io::Result<Arc<Data>> {
     Data::read(file, most).map_err(|error| named(error.to_string()))
 }
 
-/// The names of the files in a folder.
+/// Returns the names of the files in a folder.
 fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -343,7 +343,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What is watched of the sources: files, and folders with the files that are in them now.
+/// Returns what to watch of the sources: files, and folders with the files that are in them now.
 fn watched(config: &config::Refresh) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for source in &config.sources {

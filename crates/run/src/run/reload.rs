@@ -1,8 +1,7 @@
-//! From one generation to the next: what is waited for while the proxy runs, and what becomes of a configuration that
-//! changed.
+//! Waits for events while the proxy runs, and takes it from one generation to the next.
 //!
-//! Whatever can fail has succeeded before the first worker is told, and whatever is under way when the process is told to
-//! end is given up.
+//! Everything that can fail is done before the first worker switches. When the process is told to end, a load
+//! or reload in progress is abandoned.
 
 use std::io;
 use std::sync::Arc;
@@ -31,15 +30,15 @@ use crate::serve::generation::Generation;
 use crate::source;
 use crate::watch;
 
-/// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
-/// can be loaded would never be.
+/// How many loads in a row a newer change may cancel. The next one runs to its end: otherwise files that
+/// change faster than they load would never be loaded.
 const SUPERSEDED: u32 = 3;
 
 /// Held while a configuration is loaded.
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// Waits until a generation knows what it has to know before it is asked: the data of its filters, what its sources answer from,
-/// and its pods; for all side by side, and each for no longer than the configuration says since it began.
+/// Waits until a generation has what it needs to answer: the data of its filters and sources, and its pods.
+/// They load in parallel, each for at most its configured time since it began.
 ///
 /// # Errors
 /// When there is no thread to refresh filters.
@@ -56,7 +55,7 @@ pub async fn learn(refresher: &Refresher, generation: &Generation) -> io::Result
 }
 
 impl Proxy {
-    /// Waits for what happens, and returns when it is time to end.
+    /// Handles events until it is time to end.
     pub(super) async fn attend(
         &mut self,
         signals: &mut Signals,
@@ -77,7 +76,7 @@ impl Proxy {
                     () = self.engine.alarm() => {
                         tokio::select! {
                             () = self.go_back() => continue,
-                            // As a reload.
+                            // Going back is abandoned, like a reload.
                             () = signals.end.come() => return Ok(()),
                         }
                     }
@@ -95,9 +94,9 @@ impl Proxy {
             self.before.make_room(&self.state.generation.read().config);
             let loaded = tokio::select! {
                 loaded = self.load_next() => loaded,
-                // What is being loaded ends with being waited for.
+                // Dropping the future cancels the load.
                 () = signals.end.come() => return Ok(()),
-                // The files say something else by now.
+                // The files have changed again.
                 why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named), if superseded < SUPERSEDED => {
                     superseded += 1;
                     newer = Some(why);
@@ -107,15 +106,15 @@ impl Proxy {
             superseded = 0;
             tokio::select! {
                 () = self.reload(why, loaded) => {}
-                // A reload that is not waited for any more is one that did not happen: we end.
+                // The reload is abandoned: the process ends.
                 () = signals.end.come() => return Ok(()),
             }
             changes.watch(&self.state.generation.read().config.files);
         }
     }
 
-    /// Goes back to the filter before one that fails for many while it is on probation, if that fails on less of the same.
-    /// Everything else stays as it is.
+    /// Goes back to the previous filter when one fails for many names while on probation, if the previous one
+    /// fails for fewer of the same. Everything else stays.
     async fn go_back(&mut self) {
         let current = Arc::clone(&self.state.generation.read());
         while let Some((index, charges, former)) = self.before.charged(&current) {
@@ -146,7 +145,7 @@ impl Proxy {
         }
     }
 
-    /// Puts a former filter in the place of the one with this index.
+    /// Puts a former filter in place of the one at this index.
     async fn put_back(
         &mut self,
         current: &Arc<Generation>,
@@ -168,7 +167,8 @@ impl Proxy {
         self.change_over(prepared).await
     }
 
-    /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
+    /// Prepares the next generation from the current files, and changes nothing. Dropping the future cancels
+    /// it.
     async fn load_next(&self) -> Result<Prepared, Stop> {
         let origin = self.origin.clone();
         if let ConfigOrigin::Demonstration = origin {
@@ -177,9 +177,9 @@ impl Proxy {
         let current = Arc::clone(&self.state.generation.read());
         let (number, workers) = (current.number + 1, self.workers.len());
         let without_test_cases = self.without_test_cases;
-        // Compiling takes a while; the admin address goes on answering.
+        // Compiling takes a while; the admin address keeps answering.
         let loaded = filter::beside(&self.engine, move |_| {
-            // What was given up for this one may still be reading data, of which there is no room for more.
+            // A cancelled load may still be reading data, and there is no memory for two.
             let _alone = LOADING.lock();
             origin.load(without_test_cases, false)
         });
@@ -196,7 +196,7 @@ impl Proxy {
         Ok(prepared)
     }
 
-    /// Changes over to what was loaded; if that is not valid, changes nothing.
+    /// Switches to what was loaded; if that is invalid, changes nothing.
     async fn reload(&mut self, why: &str, loaded: Result<Prepared, Stop>) {
         let done = match loaded {
             Ok(prepared) => self.change_over(prepared).await,
@@ -230,7 +230,7 @@ impl Proxy {
         }
     }
 
-    /// Has everybody go on with another generation, the first one included; if that cannot be, changes nothing.
+    /// Switches all workers to another generation, including the first; on failure, nothing changes.
     pub(super) async fn change_over(&mut self, prepared: Prepared) -> Result<(), Stop> {
         let current = Arc::clone(&self.state.generation.read());
         let workers = self.workers.len();
@@ -253,7 +253,7 @@ impl Proxy {
                 return Err(stop);
             }
         };
-        // Nothing that comes after this can fail: here the next generation begins.
+        // Nothing after this can fail: the next generation begins here.
         self.open(doors, config);
         self.await_links(config);
         if config.workers != workers {
@@ -274,15 +274,15 @@ impl Proxy {
         shared.waiting.set_limit(config.waiting_queries);
         self.state.deliveries.accept(&generation.config);
         *self.state.generation.write() = Arc::clone(&generation);
-        // Whoever asks is told of the generation that answers, also while the node's network is looked at.
+        // Set first, so that `/status` shows the generation that answers while the node's network is checked.
         self.guard(&generation.config, &current.config).await;
         self.before.follow(&current, &generation);
-        // What has come while nobody was told.
+        // Addresses may have appeared before we were notified of them.
         self.take_absent().await;
         Ok(())
     }
 
-    /// Has the node's network be as another configuration wants it, and tries it.
+    /// Adapts the node's network to another configuration, and tests it.
     async fn guard(&self, config: &Config, old: &Config) {
         let Some(reconciler) = self.concerned(config, old) else {
             return;
@@ -296,13 +296,14 @@ impl Proxy {
         reconciler.test(&plan, interval).await;
     }
 
-    /// Who keeps the node's network, if another configuration means anything to it.
+    /// Returns the node's reconciler, if another configuration changes anything for it.
     fn concerned(&self, config: &Config, old: &Config) -> Option<&Reconciler> {
         let changed = Plan::of(config) != Plan::of(old) || config.node != old.node;
         self.reconciler.as_ref().filter(|_| changed)
     }
 
-    /// Has addresses added, and binds those that are new: everything that can fail. What is served meanwhile is what was.
+    /// Adds addresses, and binds the new ones: everything that can fail. The running generation keeps
+    /// serving.
     async fn bind_next(&self, config: &Config, old: &Config) -> Result<Doors, Stop> {
         let added: Vec<_> = config
             .listen
@@ -312,7 +313,7 @@ impl Proxy {
                 !known || self.state.absent.read().contains(address)
             })
             .collect();
-        // A predecessor that ends must not take the addresses away before we listen on them.
+        // A predecessor that ends must not remove the addresses before we listen on them.
         let _turn = match self.concerned(config, old) {
             Some(reconciler) => Some(reconciler.carry(Plan::of(config)).await.map_err(machine)?),
             None => None,
@@ -325,7 +326,7 @@ impl Proxy {
             return Err(machine(why));
         }
         self.register(bound.sockets).await?;
-        // Last, since it takes the place of what is there.
+        // Last, since it replaces what is there.
         let admin = self.bind_admin(config).map_err(machine)?;
         let control = self.bind_control(config).map_err(machine)?;
         Ok(Doors {
@@ -335,7 +336,7 @@ impl Proxy {
         })
     }
 
-    /// Puts back what was made ready for a generation that will not come.
+    /// Undoes the preparations for a generation that was abandoned.
     async fn forget_next(&self, old: &Config) {
         for worker in &self.workers {
             worker.send(Command::Forget);
@@ -347,7 +348,8 @@ impl Proxy {
         }
     }
 
-    /// Has each worker go on with another generation, and then one of them begin with what the generation does by itself.
+    /// Switches each worker to another generation, then makes one of them start the generation's background
+    /// work.
     async fn adopt(&self, generation: &Arc<Generation>, instances: Vec<Vec<Instance>>, limits: &Limits) {
         let mut adopted = Vec::new();
         for (worker, instances) in self.workers.iter().zip(instances) {
@@ -361,7 +363,7 @@ impl Proxy {
             adopted.push(wait);
         }
         for adopted in adopted {
-            // If it has ended, so do we: that is found out where all ends are.
+            // If the worker has ended, `attend` notices, and the process ends.
             let _ = adopted.await;
         }
         if let Some(worker) = self.workers.first() {
@@ -369,7 +371,7 @@ impl Proxy {
         }
     }
 
-    /// Has each worker make the sockets of the next generation ready.
+    /// Makes each worker register the sockets of the next generation.
     pub(super) async fn register(&self, sockets: Vec<worker::Bound>) -> Result<(), Stop> {
         let mut registered = Vec::new();
         for (worker, sockets) in self.workers.iter().zip(sockets) {
@@ -387,7 +389,7 @@ impl Proxy {
     }
 }
 
-/// Resolves when the configuration is to be loaded again, and says why.
+/// Resolves when the configuration must be loaded again, with the reason.
 async fn reason_to_load(
     hangup: &mut Signal,
     changes: &mut watch::Changes,

@@ -1,25 +1,25 @@
-//! The signals by which whoever runs the process tells it something.
+//! The signals that control the process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that are orders.
+/// The signals that control the process.
 pub(super) struct Signals {
-    /// To end.
+    /// End.
     pub end: End,
-    /// To read the configuration again.
+    /// Reload the configuration.
     pub hangup: Signal,
 }
 
-/// Those that say it is time to end.
+/// The signals to end.
 pub struct End {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    /// From here on none ends the process by itself. Within a runtime that handles signals.
+    /// From here on, none ends the process by itself. Must run within a runtime that handles signals.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -31,7 +31,8 @@ impl Signals {
 }
 
 impl End {
-    /// From here on they do not end the process by themselves. Within a runtime that handles signals.
+    /// From here on, they do not end the process by themselves. Must run within a runtime that handles
+    /// signals.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -1,9 +1,9 @@
-//! Of two processes that look after one node, the one that began first stands aside while the other one answers, and answers again when that
-//! is gone.
+//! Of two processes on one node, the one that started first stands aside while the other answers, and resumes
+//! when that one is gone.
 //!
-//! An upgrade has two such processes for seconds, two installations for good. Were clients spread over both, either one's heartbeats would
-//! keep the rules leading to the other while that does not run. A process that could not answer is nobody's successor: it takes no queries from
-//! one that can.
+//! During an upgrade there are two for seconds, with two installations for good. If clients were spread over
+//! both, the heartbeats of either would keep the rules pointing at the other while that is down. A process
+//! that is unable to answer succeeds no other: it takes no queries from one that can.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::netstat::Protocol;
 use crate::node::{Elders, Presence, Successor, others_answer};
 use crate::state::State;
 
-/// How often it is looked whether this process answers yet, and whether its successors still do.
+/// How often to check whether this process answers yet, and whether its successors still do.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often those that began before are looked for.
+/// How often to look for processes that started earlier.
 const ELDERS: Duration = Duration::from_secs(5);
 
-/// Successors at once, at most.
+/// The most successors at a time.
 const SUCCESSORS: usize = 16;
 
-/// How long workers are waited for. One that hangs is not.
+/// How long to wait for workers to listen again. A hanging one is not waited for.
 const LISTENING: Duration = Duration::from_secs(1);
 
-/// Says to those that began before that this process answers, and stands aside for those that began after.
+/// Announces to earlier processes that this one answers, and stands aside for later ones.
 pub(super) struct Succession {
     end: Option<oneshot::Sender<oneshot::Sender<()>>>,
     task: JoinHandle<()>,
@@ -46,7 +46,7 @@ impl Drop for Succession {
 }
 
 impl Succession {
-    /// Of a process that listens.
+    /// Starts it for a process that listens.
     pub fn start(presence: Arc<Presence>, state: Arc<State>, workers: Vec<Commands>) -> Succession {
         let (end, ending) = oneshot::channel();
         let place = Place {
@@ -61,7 +61,8 @@ impl Succession {
         Succession { end: Some(end), task }
     }
 
-    /// Has those that stand aside for this process answer again, and returns when they do. It stands aside for nobody any more.
+    /// Makes the processes that stand aside for this one answer again, and waits for it. This one no longer
+    /// stands aside.
     pub async fn end(mut self) {
         let (done, wait) = oneshot::channel();
         if self.end.take().is_some_and(|end| end.send(done).is_ok()) {
@@ -70,15 +71,15 @@ impl Succession {
     }
 }
 
-/// Where this process stands among others.
+/// The place of this process among others.
 struct Place {
     presence: Arc<Presence>,
     state: Arc<State>,
     workers: Vec<Commands>,
     elders: Elders,
-    /// When elders were last looked for; none: this process has not been ready yet.
+    /// When earlier processes were last looked for; `None` until this one was ready once.
     looked: Option<Instant>,
-    /// Each ends with the successor that it waits for.
+    /// Each task ends with the successor that it waits for.
     successors: JoinSet<Successor>,
 }
 
@@ -97,7 +98,7 @@ impl Place {
                 }
                 Some(gone) = self.successors.join_next() => {
                     self.judge().await;
-                    // It may be waiting for us to listen.
+                    // The successor may be waiting for us to listen.
                     drop(gone);
                 }
                 _ = looks.tick() => {
@@ -128,13 +129,13 @@ impl Place {
         }
     }
 
-    /// Stands aside, or steps back, as it is now.
+    /// Stands aside or steps back, depending on whether others answer.
     async fn judge(&self) {
         let sockets = sockets(&self.state.generation.read().config);
         let answered = !self.successors.is_empty() && others_answer(&sockets);
         let was_aside = self.state.node.aside.swap(answered, Ordering::Relaxed);
         if answered {
-            // Again, since a reload may have added to what is listened on.
+            // Sent again, since a reload may have added listeners.
             self.tell_all(|| Command::StepAside);
         }
         if answered && !was_aside {
@@ -170,7 +171,7 @@ impl Place {
     }
 }
 
-/// What a configuration listens on, by the kernel's tables in which it stands.
+/// Returns the sockets that a configuration listens on, by kernel table.
 fn sockets(config: &Config) -> Vec<(SocketAddr, Protocol)> {
     let sockets = config.listen.each().flat_map(|(address, encryption)| {
         let protocols: &[Protocol] = match encryption {

@@ -1,8 +1,9 @@
-//! `run --wait`: a start whose configuration is wrong waits until it is right.
+//! `run --wait`: a start with an invalid configuration waits until it is valid.
 //!
-//! Nothing is served and nothing set up meanwhile, so that queries go where they went before: on a node to the cluster's DNS. A process that ended would be
-//! started again and again by whoever looks after it, each time after a longer pause, and go on pausing when the file is right. What is
-//! wrong is said in the log, and under `/ready` of the admin address, as far as the file says where that is.
+//! Meanwhile nothing is served or set up, so queries go where they went before: on a node, to the cluster's
+//! DNS. If the process exited instead, its supervisor would restart it after ever longer pauses, and keep
+//! pausing once the file is right. The errors are logged, and shown under `/ready` of the admin address if
+//! the file tells where that is.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,26 +19,26 @@ use crate::listen::Port;
 use crate::log::REPORT;
 use crate::watch::Changes;
 
-/// How often it is tried without being told of a change: what a file includes may be on no way that is watched.
+/// How often it retries without a notification: files included by a file may not be watched.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What becomes of a start whose configuration is wrong.
+/// What a start does with an invalid configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistakes {
     /// It ends.
     End,
-    /// It waits until they are corrected.
+    /// It waits for a correction.
     Await,
 }
 
-/// What was said last.
+/// Remembers the last report.
 #[derive(Default)]
 pub(super) struct Waiting {
     said: Option<String>,
 }
 
 impl Waiting {
-    /// Says what is wrong, and waits until it may be corrected.
+    /// Reports what is wrong, and waits until it may be corrected.
     pub async fn correction(&mut self, origin: &ConfigOrigin, report: &Report, changes: &mut Changes) {
         let why = report.to_string();
         let is_new = self.said.as_ref() != Some(&why);
@@ -57,7 +58,7 @@ impl Waiting {
                 .is_err_and(|report| report.to_string() == why)
         };
         let by_loading = is_so();
-        // It was corrected before it was watched, or it is a filter's mistake, which is seen only by a start.
+        // It was corrected before the watch began, or a filter is at fault, which only a full start detects.
         if !by_loading && is_new {
             return;
         }
@@ -70,13 +71,13 @@ impl Waiting {
     }
 }
 
-/// Serves what the configuration says of its admin addresses, as far as it can be read and they can be had.
+/// Serves the report on the configured admin addresses, as far as they can be read and bound.
 fn serve(origin: &ConfigOrigin, why: &str) -> Vec<Server> {
     let addresses = origin.file().map(config::admin_addresses).unwrap_or_default();
     let body: Arc<str> = format!("waiting for a valid configuration\n{why}\n").into();
     let serve = |address: SocketAddr| {
         let body = Arc::clone(&body);
-        // A process that ran before goes on beside us.
+        // An earlier process may keep serving beside us.
         let listener = Listener::bind(address, Port::Shared)
             .inspect_err(|error| tracing::warn!(%address, %error, "cannot report on this address that nothing is served"))
             .ok()?;
@@ -85,7 +86,7 @@ fn serve(origin: &ConfigOrigin, why: &str) -> Vec<Server> {
     addresses.into_iter().filter_map(serve).collect()
 }
 
-/// It is well, and not ready; that is all that there is to see.
+/// Healthy, but not ready; there is nothing else to see.
 fn reply(path: &str, why: &str) -> Reply {
     match path {
         "/health" => text(StatusCode::OK, "ok\n".into()),

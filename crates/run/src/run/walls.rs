@@ -1,10 +1,13 @@
-//! What the running process may write and execute: what its first configuration names, held by Landlock from before there is any thread that stays.
+//! Landlock rules for what the running process may write and execute: what its first configuration names.
+//! They apply before any lasting thread starts.
 //!
-//! Written are the folder of compiled, pulled and fetched files, the folders of the control sockets and of a dnstap file, the lock of iptables where
-//! the node's network is kept, and `/dev/null`. Executed are this very program, and with a `node` section what stands in the machine's folders of
-//! programs, iptables and nft with what they may be scripts of; with a kubeconfig, which may name a program for its credentials, everything. What may be written is in none of these. Reading stays open, since a reload may name any file.
+//! Writable are the folder of compiled, pulled and fetched files, the folders of the control sockets and of a
+//! dnstap file, the lock of iptables if the node's network is managed, and `/dev/null`. Executable is this
+//! program and, with a `node` section, what is in the machine's program folders: iptables and nft, and what
+//! they may be scripts of. With a kubeconfig, which may name a program for its credentials, everything is;
+//! otherwise nothing writable is. Reading is not restricted, since a reload may name any file.
 //!
-//! The kernel cannot widen it: a later configuration that names another folder to write to is refused.
+//! The kernel cannot widen the rules: a later configuration that names another folder to write to is refused.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -18,10 +21,10 @@ use crate::confine;
 use crate::netstat;
 use crate::private_folder::PrivateFolder;
 
-/// What iptables locks, if its environment names no other file.
+/// iptables' lock: the environment variable that names it, and its default.
 const LOCK: (&str, &str) = ("XTABLES_LOCKFILE", "/run/xtables.lock");
 
-/// Where programs are, their loader, and what they may be scripts of, beside the folders of the environment.
+/// Folders of programs, their loader, and their interpreters, besides those in PATH.
 const PROGRAMS: [&str; 12] = [
     "/bin",
     "/sbin",
@@ -37,19 +40,19 @@ const PROGRAMS: [&str; 12] = [
     "/gnu/store",
 ];
 
-/// Where the command line has the process keep things.
+/// Paths given on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
-    /// Compiled filters and pulled modules.
+    /// The folder of compiled filters and pulled modules.
     pub compiled: Option<PathBuf>,
-    /// A control socket, beside that of the configuration.
+    /// A control socket, besides the configured one.
     pub control: Option<PathBuf>,
-    /// Nothing is written or executed but what the configuration and these name.
+    /// Whether to restrict writing and executing to these and what the configuration names.
     pub walled: bool,
 }
 
 impl Places {
-    /// Those of a process that is held to them and to its configuration.
+    /// Creates the paths of a restricted process.
     pub fn walled(compiled: Option<PathBuf>, control: Option<PathBuf>) -> Places {
         let walled = true;
         Places {
@@ -63,18 +66,18 @@ impl Places {
 /// What the process may write and execute.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Walls {
-    /// Whether there are to be any.
+    /// Whether to restrict it.
     wanted: bool,
-    /// Where the control socket of the command line is.
+    /// The control socket of the command line.
     pub control: Option<PathBuf>,
-    /// The folder of what is kept, as a path by which this process has it.
+    /// The folder of kept files, as a path to this process's descriptor.
     kept: Option<PathBuf>,
-    /// Once they stand: the folders that names may come and go in.
+    /// Once restricted: the folders where files may be created and removed.
     folders: Option<BTreeSet<PathBuf>>,
 }
 
 impl Walls {
-    /// None yet.
+    /// Creates them without restricting anything yet.
     pub fn new(places: &Places, kept: Option<&PrivateFolder>) -> Walls {
         let by_descriptor =
             |folder: &PrivateFolder| PathBuf::from(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd()));
@@ -86,10 +89,10 @@ impl Walls {
         }
     }
 
-    /// Raises them around this thread and those that it will start, as a configuration needs them.
+    /// Restricts this thread, and those that it starts later, to what a configuration needs.
     ///
     /// # Errors
-    /// When the kernel refuses, or they stand already, and keep out what this configuration needs.
+    /// When the kernel refuses, or an earlier restriction excludes what this configuration needs.
     pub fn raise(&mut self, config: &Config) -> Result<(), String> {
         if !self.wanted || self.folders.is_some() {
             return self.hold(config);
@@ -109,7 +112,7 @@ impl Walls {
             );
         }
         let lock = config.node.as_ref().map(|_| lock());
-        // From then on nobody can look into other processes, to say who has a port.
+        // From then on the process cannot look into others to find the owner of a port.
         netstat::remember_owners(config.listen.addresses.iter().chain(&config.admin.addresses));
         let null = Path::new("/dev/null");
         let files = self.kept.iter().chain(&lock).map(PathBuf::as_path).chain([null]);
@@ -122,17 +125,17 @@ impl Walls {
         Ok(())
     }
 
-    /// Whether what a configuration has written lies within them.
+    /// Checks that the files a configuration writes are allowed.
     ///
     /// # Errors
-    /// In words.
+    /// As text.
     pub fn hold(&self, config: &Config) -> Result<(), String> {
         let Some(folders) = &self.folders else {
             return Ok(());
         };
         let is_within = |path: &&Path| match folder_of(path) {
             Ok(folder) => folders.iter().any(|allowed| folder.starts_with(allowed)),
-            // Whoever makes it there is told better.
+            // Creating the file there gives a better error.
             Err(_) => true,
         };
         match written(config).find(|path| !is_within(path)) {
@@ -146,7 +149,7 @@ impl Walls {
     }
 }
 
-/// The files and sockets that a configuration has made.
+/// Returns the files and sockets that a configuration creates.
 fn written(config: &Config) -> impl Iterator<Item = &Path> {
     let tap = config.dnstap.as_ref().and_then(|tap| match &tap.to {
         TapReader::File(path, _) => Some(path.as_path()),
@@ -155,13 +158,13 @@ fn written(config: &Config) -> impl Iterator<Item = &Path> {
     config.control.as_deref().into_iter().chain(tap)
 }
 
-/// The folder that a file is in, behind all links.
+/// Returns the folder that a file is in, with all links resolved.
 fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     fs::canonicalize(path.parent().unwrap_or(&path))
 }
 
-/// What iptables locks. It is made if it is not there: iptables would make it, and may not.
+/// Returns iptables' lock file. Created here if it is missing, because iptables may not.
 fn lock() -> PathBuf {
     let path = std::env::var_os(LOCK.0).map_or_else(|| LOCK.1.into(), PathBuf::from);
     let mut options = OpenOptions::new();
@@ -169,8 +172,8 @@ fn lock() -> PathBuf {
     path
 }
 
-/// This program with its loader, and with the node's network what looks after that. With a kubeconfig all of them: its `exec` may
-/// name any that makes credentials.
+/// Returns this program with its loader and, if the node's network is managed, the programs for that. With a
+/// kubeconfig, everything: its `exec` may name any program that makes credentials.
 fn programs(config: &Config) -> BTreeSet<PathBuf> {
     if names_kubeconfig(config) {
         return BTreeSet::from(["/".into()]);
@@ -200,7 +203,7 @@ fn names_kubeconfig(config: &Config) -> bool {
     sources.any(is_named) || config.pods.as_ref().is_some_and(|pods| pods.kubeconfig.is_some())
 }
 
-/// The files that this process has as code in its memory: among them the loader, which the kernel executes for us.
+/// Returns the files mapped as code in this process: among them the loader, which the kernel executes for us.
 fn mapped() -> BTreeSet<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let file = |line: &str| {
@@ -218,7 +221,7 @@ mod tests {
     use crate::config;
     use crate::filter;
 
-    /// In a thread of its own, which alone is held.
+    /// Runs in a separate thread, which alone is restricted.
     fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         std::thread::spawn(work).join().unwrap()
     }
@@ -256,7 +259,7 @@ mod tests {
                 std::process::Command::new("/bin/true").status().is_err(),
                 "no network is kept"
             );
-            // A second start in the same process, as with `--wait`, finds the same.
+            // A second start in the same process, as with `--wait`, finds the same restriction.
             walls.raise(&config("control \"taps/control\"")).unwrap();
             walls.hold(&config("control \"run/missing/control\"")).unwrap();
             for words in ["control \"elsewhere/control\"", "dnstap \"elsewhere/tap\""] {

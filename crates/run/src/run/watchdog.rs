@@ -1,13 +1,13 @@
-//! Finds workers that hang, and turns their sockets off.
+//! Detects workers that hang, and turns their sockets off.
 //!
-//! A worker beats ten times a second from within its own loop. One that has been silent for [`HANG`]
-//! serves nobody, but its sockets would go on taking queries: another thread turns them off, so that the
-//! other workers get them, or, in fall-through mode, the cluster's DNS. With its next beat the worker
-//! learns of it, and binds new ones.
+//! A worker beats ten times a second from within its own loop. One that is silent for [`HANG`] answers
+//! nothing, but its sockets would go on receiving queries. The watchdog thread turns them off, so that the
+//! other workers get the queries, or, in fall-through mode, the cluster's DNS. At its next beat the worker
+//! notices, and binds new ones.
 //!
-//! While all workers whose sockets are on are heard of, heartbeats leave from these sockets. Where the node's rules listen
-//! for them ([`node`](crate::node)), the cluster's DNS answers as soon as they cease, whether one worker hangs or the
-//! whole process is stopped.
+//! While all workers with sockets beat, heartbeats leave from these sockets. Where the node's rules listen
+//! for them ([`node`](crate::node)), the cluster's DNS answers as soon as they cease, whether one worker
+//! hangs or the whole process is stopped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,20 +25,20 @@ pub(crate) const HANG: Duration = Duration::from_secs(1);
 /// How long a worker may be silent before heartbeats cease for all.
 const LATE: Duration = Duration::from_millis(200);
 
-/// How often workers beat, and how often they are looked at.
+/// The interval of beats, and of the watchdog's checks.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
-/// A worker's sign of life.
+/// A worker's heartbeat.
 pub struct Pulse {
     since: Instant,
-    /// Milliseconds after `since` of the last beat.
+    /// Milliseconds from `since` to the last beat.
     beaten: AtomicU64,
     off: AtomicBool,
     switches: Mutex<Vec<Weak<Switch>>>,
 }
 
 impl Pulse {
-    /// Of a worker that starts now.
+    /// Creates the heartbeat of a worker that starts now.
     pub fn new() -> Pulse {
         Pulse {
             since: Instant::now(),
@@ -48,21 +48,21 @@ impl Pulse {
         }
     }
 
-    /// The worker lives. Whether its sockets were turned off meanwhile.
+    /// Records a beat; returns whether the worker's sockets were turned off since.
     pub fn beat(&self) -> bool {
         self.beaten
             .store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.hangs()
     }
 
-    /// What is to be turned off when it hangs, from now on; all of it is on.
+    /// Sets what to turn off when the worker hangs; all of it must be on.
     pub fn guard<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
         let mut guarded = self.switches.lock();
         *guarded = switches.map(Arc::downgrade).collect();
         self.off.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it hangs, as far as anyone has noticed.
+    /// Returns whether it was found to hang.
     pub(crate) fn hangs(&self) -> bool {
         self.off.load(Ordering::Relaxed)
     }
@@ -73,12 +73,12 @@ impl Pulse {
             .saturating_sub(Duration::from_millis(self.beaten.load(Ordering::Relaxed)))
     }
 
-    /// Whether it listens, or ought to.
+    /// Returns whether it listens, or should.
     fn is_on(&self) -> bool {
         !self.hangs() && !self.switches.lock().is_empty()
     }
 
-    /// Turns its sockets off if it hangs and they are on.
+    /// Turns its sockets off if it hangs and they are on; returns whether it did.
     fn judge(&self) -> bool {
         let switches = self.switches.lock();
         if switches.is_empty() || self.hangs() || self.silent() < HANG {
@@ -92,7 +92,7 @@ impl Pulse {
     }
 }
 
-/// Looks after workers for as long as it lives.
+/// Monitors workers until dropped.
 pub struct Watchdog {
     ended: Arc<AtomicBool>,
     pulses: Arc<[Arc<Pulse>]>,
@@ -100,8 +100,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to look, and to send the heartbeats that `node` wants. `hanging` says how many hang now, `hangs` counts how
-    /// often one did.
+    /// Starts to monitor, and to send the heartbeats that `node` requests. `hanging` is how many workers hang
+    /// now, `hangs` counts how often one did.
     pub fn start(
         pulses: Vec<Arc<Pulse>>,
         node: Arc<Counters>,
@@ -121,8 +121,8 @@ impl Watchdog {
             while !ended.load(Ordering::Relaxed) {
                 thread::sleep(BEAT);
                 let now = Instant::now();
-                // Whoever stopped us (SIGSTOP, a machine that was paused) stopped the workers, too: they
-                // get their time again.
+                // If this thread was stopped (SIGSTOP, a paused machine), so were the workers: give them
+                // their time again.
                 if now - looked > HANG / 2 {
                     trusted = now + HANG;
                 }
@@ -138,7 +138,7 @@ impl Watchdog {
                     Ordering::Relaxed,
                 );
                 send_heartbeats(&pulses, &node);
-                // TraceView last: everything is done by then.
+                // Log last, when everything else is done.
                 for worker in hung {
                     tracing::error!(
                         worker,
@@ -150,14 +150,14 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// Sends the heartbeats that are wanted since an event ago.
+    /// Sends the requested heartbeats now, not only at the next check.
     pub fn beat(&self) {
         send_heartbeats(&self.pulses, &self.node);
     }
 }
 
-/// Sends a heartbeat from each listener that wants some, if all workers are heard of. The kernel spreads clients over the
-/// workers, so that one of them that is silent is reason enough for all clients to go elsewhere.
+/// Sends a heartbeat from each listener that should, if no worker is silent. The kernel spreads clients over
+/// the workers, so one silent worker is reason enough to move all clients elsewhere.
 fn send_heartbeats(pulses: &[Arc<Pulse>], node: &Counters) {
     let wanted = node.heartbeats.read();
     if wanted.is_empty() || pulses.iter().any(|pulse| pulse.is_on() && pulse.silent() > LATE) {

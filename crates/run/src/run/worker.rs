@@ -19,53 +19,53 @@ use crate::listen::{Address, Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
 
-/// A generation for one worker, with everything that could fail done.
+/// A generation for one worker, ready so that nothing can fail any more.
 pub struct Adoption {
-    /// The shared half.
+    /// The half that workers share.
     pub generation: Arc<Generation>,
-    /// One for each filter.
+    /// One instance per new filter.
     pub instances: Vec<Instance>,
-    /// Limits of all listeners from now on.
+    /// The new limits of all listeners.
     pub limits: Limits,
 }
 
 /// Sockets with their server indexes.
 pub type Bound = Vec<(Sockets, u16)>;
 
-/// The way of commands to a worker.
+/// The channel of commands to a worker.
 pub type Commands = mpsc::UnboundedSender<Command>;
 
-/// What the main thread tells a worker.
+/// Commands of the main thread to a worker.
 pub enum Command {
-    /// Make these sockets, of addresses that it does not listen on yet, ready for the next generation, in place of
-    /// others that were. The last thing that can fail: whoever waits is told.
+    /// Register these sockets of new addresses for the next generation, replacing earlier ones. This is the
+    /// last step that can fail; the result is sent back.
     Register(Bound, oneshot::Sender<io::Result<()>>),
-    /// There will be no next generation: close what is ready for it.
+    /// The next generation was abandoned: close the sockets registered for it.
     Forget,
-    /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
-    /// by it.
+    /// Switch to another generation, and listen on the registered sockets. Replies once the next batch will
+    /// be served by it.
     Adopt(Adoption, oneshot::Sender<()>),
-    /// Listen on what is ready as well.
+    /// Also listen on the registered sockets.
     Join,
-    /// Every worker goes by the same generation: its sources and pods may begin with what they do by themselves. For
-    /// one worker alone. Not before that: a secondary that is told of a change asks at once, and must not get what was before
-    /// it from a worker that has not been told.
+    /// Start the background work of the generation's sources and pods. Sent to one worker only, after all
+    /// have adopted the generation: otherwise a secondary that gets a NOTIFY could ask a worker that still
+    /// serves the old zone.
     Begin,
-    /// Another process answers wherever this one listens: take nothing new, and close the sockets when what they hold has been taken. Connections
-    /// that are open go on as long as something is asked on them.
+    /// Another process answers on all of this one's addresses: accept nothing new, drain the sockets and
+    /// close them. Open connections continue as long as queries come on them.
     StepAside,
-    /// It does not any more: listen again. Told when that is so, or will be as soon as it can.
+    /// The other process is gone: listen again. Replies when that is so, or is retried.
     StepBack(oneshot::Sender<()>),
-    /// Take nothing new, and end when nothing is under way or the time is over.
+    /// Accept nothing new, and end when nothing is in progress or time is up.
     Stop {
-        /// That time.
+        /// The time limit.
         within: Duration,
     },
 }
 
 /// A running worker.
 pub struct WorkerThread {
-    /// Its sign of life.
+    /// Its heartbeat.
     pub pulse: Arc<Pulse>,
     commands: Commands,
     ended: oneshot::Receiver<()>,
@@ -92,8 +92,8 @@ impl WorkerThread {
                     .enable_all()
                     .build_local(LocalOptions::default());
                 match runtime {
-                    // A task like the others: what is blocked on is polled whenever any task is. A panic has been
-                    // reported by the time it comes here, and the thread ends either way.
+                    // A task like the others: `block_on` polls its own future whenever any task is ready. A
+                    // panic has been reported before it gets here, and the thread ends either way.
                     Ok(runtime) => {
                         let live = Live::new(nothing, Vec::new(), None, Arc::clone(&shared), index);
                         let work = work(index, shared, beating, live, limits, received);
@@ -109,12 +109,12 @@ impl WorkerThread {
         })
     }
 
-    /// Tells the worker. One that has ended hears nothing, which [`first_to_end`] finds out.
+    /// Sends a command. If the worker has ended, it is lost; [`first_to_end`] detects that.
     pub fn send(&self, command: Command) {
         let _ = self.commands.send(command);
     }
 
-    /// By which others tell the worker as well.
+    /// Returns a channel by which others can send commands as well.
     pub fn commands(&self) -> Commands {
         self.commands.clone()
     }
@@ -125,7 +125,7 @@ impl WorkerThread {
     }
 }
 
-/// The index of a worker that has ended without being told.
+/// Resolves to the index of a worker that has ended on its own.
 pub(crate) async fn first_to_end(workers: &mut [WorkerThread]) -> usize {
     std::future::poll_fn(|context| {
         for (index, worker) in workers.iter_mut().enumerate() {
@@ -138,7 +138,7 @@ pub(crate) async fn first_to_end(workers: &mut [WorkerThread]) -> usize {
     .await
 }
 
-/// Sockets that can be listened on at once, with their server indexes.
+/// Registered sockets with their server indexes.
 type Ready = Vec<(Registered, u16)>;
 
 fn register(sockets: Bound) -> io::Result<Ready> {
@@ -148,7 +148,7 @@ fn register(sockets: Bound) -> io::Result<Ready> {
         .collect()
 }
 
-/// What the thread of a worker has in hand.
+/// The state of a worker's thread.
 struct Work {
     index: usize,
     shared: Arc<Shared>,
@@ -156,15 +156,15 @@ struct Work {
     limits: Rc<RefCell<Limits>>,
     pulse: Arc<Pulse>,
     listeners: Vec<Listener>,
-    /// For the next generation.
+    /// Sockets registered for the next generation.
     ready: Ready,
-    /// Listeners end when this is true.
+    /// Set to true to end listeners.
     stop: watch::Sender<bool>,
-    /// Where it listened before it stepped aside, until it does again.
+    /// The addresses it left when it stepped aside, until it listens again.
     left: Vec<(Address, u16)>,
-    /// What took queries there, until it has taken what its sockets held.
+    /// The listeners it left, until their sockets are drained.
     leaving: Vec<Listener>,
-    /// It is to listen there again, and could not yet.
+    /// Whether listening again has failed and is to be retried.
     returning: bool,
 }
 
@@ -234,7 +234,7 @@ impl Work {
             .collect()
     }
 
-    /// Goes on with another generation, and with the listeners that it wants.
+    /// Switches to another generation, and to its listeners.
     fn adopt(&mut self, adoption: Adoption) {
         *self.limits.borrow_mut() = adoption.limits;
         let (previous, shared) = (self.worker.live(), Arc::clone(&self.shared));
@@ -244,7 +244,7 @@ impl Work {
         self.join();
     }
 
-    /// Listens on what is ready, and no more on what the generation does not want.
+    /// Listens on the registered sockets, and stops listening where the generation does not.
     fn join(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         self.listeners.extend(self.listen(ready));
@@ -257,8 +257,8 @@ impl Work {
         self.pulse.guard(self.listeners.iter().map(Listener::switch));
     }
 
-    /// Has the kernel choose this worker for what arrives on its processor, if that is wanted. Not over QUIC, where the
-    /// worker that has a connection has to go on with it wherever its client runs.
+    /// If configured, makes the kernel choose this worker for packets that arrive on its processor. Not for
+    /// QUIC: a connection stays with its worker wherever its client's packets arrive.
     fn choose(&self) {
         let by_processor = self.worker.live().generation.config.listen.by_processor;
         let processor = by_processor.then(|| processor_of(self.index)).flatten();
@@ -269,7 +269,7 @@ impl Work {
         plain.for_each(|listener| listener.switch().prefer(processor));
     }
 
-    /// What is new begins with what it does by itself.
+    /// Starts the background work of new sources.
     fn begin(&self) {
         let generation = Arc::clone(&self.worker.live().generation);
         for source in &generation.sources {
@@ -280,7 +280,7 @@ impl Work {
         }
     }
 
-    /// Shows that it lives, and does what it could not do before.
+    /// Records a heartbeat, and retries what has failed.
     fn beat(&mut self) {
         if self.pulse.beat() {
             self.listen_again();
@@ -291,13 +291,13 @@ impl Work {
         self.leaving.retain(|listener| !listener.has_ended());
     }
 
-    /// Leaves what it listens on to another process.
+    /// Leaves its addresses to another process.
     fn step_aside(&mut self) {
         self.returning = false;
         if self.listeners.is_empty() {
             return;
         }
-        // What is turned off now stays off.
+        // Sockets turned off now stay off.
         self.pulse.guard(std::iter::empty());
         self.stop.send_replace(true);
         self.stop = watch::Sender::new(false);
@@ -349,9 +349,9 @@ impl Work {
         }
     }
 
-    /// Takes nothing new, and waits for what is in flight.
+    /// Accepts nothing new, and waits for what is in flight.
     async fn end(mut self, within: Duration) {
-        // What is turned off now stays off.
+        // Sockets turned off now stay off.
         self.pulse.guard(std::iter::empty());
         self.stop.send_replace(true);
         let ended = async {
@@ -367,18 +367,18 @@ impl Work {
     }
 }
 
-/// The processor of the worker with this number: one of those that the calling thread may use, in their order; none if there
-/// are fewer.
+/// Returns the processor of the worker with this number, counting those that the calling thread may use;
+/// `None` if there are fewer.
 fn processor_of(worker: usize) -> Option<usize> {
     let usable = rustix::thread::sched_getaffinity(None).ok()?;
     let mut usable = (0..CpuSet::MAX_CPU).filter(|processor| usable.is_set(*processor));
     usable.nth(worker)
 }
 
-/// New sockets in place of those that were turned off or closed.
+/// Binds new sockets in place of those that were turned off or closed.
 fn sockets_of(listeners: impl Iterator<Item = (Address, u16)>) -> io::Result<Ready> {
     let bound = listeners.map(|(address, server)| {
-        // Ours already: the other workers have it, or another process that shares it.
+        // Shared, since the other workers have the port, or another process that shares it.
         let sockets = Sockets::bind(address, Port::Shared).map_err(io::Error::other)?;
         Ok((sockets, server))
     });
