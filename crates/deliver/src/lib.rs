@@ -1,7 +1,8 @@
-//! Brings files and modules from elsewhere.
+//! Fetches files and modules from elsewhere.
 //!
-//! [`fetch`] gets what the configuration names by `https://`, and [`registry`] modules from OCI registries, by a child process.
-//! Both keep what came on disk, within bounds, and hand it out only once it is what it should be. Neither knows what a module does.
+//! [`fetch`] gets `https://` locations of the configuration, and [`registry`] gets modules from OCI
+//! registries, through a child process. Both keep bounded copies on disk, and hand out only what they have
+//! verified. Neither knows what a module does.
 
 #![forbid(unsafe_code)]
 

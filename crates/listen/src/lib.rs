@@ -202,8 +202,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Starts to listen, on the worker's own thread. `limits` may change; connections keep those they started
-    /// with. When `stop` becomes true, it drains its sockets and ends.
+    /// Starts to listen, on the worker's own thread. `limits` may change; open connections keep their TLS
+    /// settings. When `stop` becomes true, it drains its sockets and ends.
     pub fn start(
         worker: &Rc<Worker>,
         registered: Registered,

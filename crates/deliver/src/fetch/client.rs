@@ -1,4 +1,4 @@
-//! The HTTPS client: one request for one location.
+//! The HTTPS client: one request per location.
 
 use std::fs;
 use std::io::{self, Seek as _, Write as _};
@@ -20,13 +20,13 @@ use super::fetch_error::FetchError;
 use super::upstreams::{NOT_WRITTEN, Resolver, Upstreams, is_inside};
 use crate::config::{Data, Location};
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Redirects that are followed for one request.
+/// The most redirects that are followed for one request.
 const REDIRECTS: usize = 5;
 
-/// Fetches what locations name.
+/// Fetches locations.
 #[derive(Debug, Clone)]
 pub struct Client {
     upstreams: Upstreams,
@@ -34,22 +34,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that asks `upstreams` for addresses and keeps what it gets in `copies`. Without those, all of it is sent each time.
+    /// Creates a client that resolves hosts through `upstreams` and keeps what it gets in `copies`. Without
+    /// copies, everything is sent each time.
     pub fn new(upstreams: Upstreams, copies: Option<Copies>) -> Client {
         dnsweir_config::tls::install_provider();
         Client { upstreams, copies }
     }
 
-    /// What was fetched last, whenever that was.
+    /// Returns the copy kept of the last fetch, however old.
     pub fn last_good(&self, location: &Location) -> Option<Arc<Data>> {
         let copies = self.copies.as_ref()?;
         copies.read(location, &copies.describe(location)?)
     }
 
-    /// What is at a location now.
+    /// Fetches the current contents of a location.
     ///
     /// # Errors
-    /// If the server cannot be reached, cannot be trusted, or sends something else, or too much, or too slowly.
+    /// When the server cannot be reached or trusted, or sends something else, too much, or too slowly.
     pub async fn fetch(&self, location: &Location) -> Result<Arc<Data>, FetchError> {
         match timeout(location.time, self.fetch_patiently(location)).await {
             Ok(fetched) => fetched,
@@ -66,12 +67,12 @@ impl Client {
         let copies = self.copies.as_ref();
         match copies.and_then(|copies| copies.read(location, known)) {
             Some(data) => Ok(data),
-            // It is damaged: once more, as if there were none.
+            // The copy is damaged: fetch again without it.
             None => self.receive(location, self.ask(location, None).await?).await,
         }
     }
 
-    /// Asks for another version than that of the copy.
+    /// Requests the contents, unless the copy is still current.
     async fn ask(&self, location: &Location, copy: Option<&Description>) -> Result<Response, FetchError> {
         let mut headers = headers(location)?;
         if let Some(copy) = copy {
@@ -81,7 +82,7 @@ impl Client {
         Ok(request.headers(headers).send().await?)
     }
 
-    /// Made anew for each request, and so with the authorities that are in their file now.
+    /// Built for each request, to read the current CA certificates from their file.
     fn connector(&self, location: &Location) -> Result<reqwest::Client, FetchError> {
         let written = written_hosts(location);
         let mut builder = reqwest::Client::builder()
@@ -105,7 +106,7 @@ impl Client {
         Ok(builder.build()?)
     }
 
-    /// Takes the contents, and keeps them.
+    /// Receives the contents, and keeps a copy.
     async fn receive(&self, location: &Location, mut response: Response) -> Result<Arc<Data>, FetchError> {
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
@@ -147,7 +148,7 @@ impl Client {
     }
 }
 
-/// The hosts that whoever wrote the configuration chose: the server's, and the proxy's.
+/// Returns the hosts in the configuration: the server's, and the proxy's.
 fn written_hosts(location: &Location) -> Vec<String> {
     let urls = [Some(&location.url), location.proxy.as_ref()]
         .into_iter()
@@ -155,12 +156,13 @@ fn written_hosts(location: &Location) -> Vec<String> {
     urls.filter_map(|url| Some(url.host_str()?.to_owned())).collect()
 }
 
-/// Where a server may send us on to: a few times, by the same scheme, and not to an address of a private network, which the
-/// server could not reach and we can: a cloud's metadata, a kubelet. What a name stands for is seen when it is resolved.
+/// Limits where a server may redirect: a few times, by the same scheme, and not to an address of a private
+/// network, which we may reach but the server cannot: a cloud's metadata service, a kubelet. Names are
+/// checked when they are resolved.
 fn redirects(scheme: String, written: Vec<String>) -> Policy {
     Policy::custom(move |redirect| {
         let url = redirect.url();
-        // An IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+        // An IPv6 address is in brackets (RFC 3986 section 3.2.2).
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let ip = host.parse::<IpAddr>().ok();
         let is_written = || written.iter().any(|host| url.host_str() == Some(host));
@@ -176,10 +178,10 @@ fn redirects(scheme: String, written: Vec<String>) -> Policy {
     })
 }
 
-/// What every request says. The token is read anew each time: it may have been renewed.
+/// Returns the headers of every request. The token is read each time, since it may have been renewed.
 fn headers(location: &Location) -> Result<HeaderMap, FetchError> {
     let mut headers = HeaderMap::new();
-    // Digests are of what is sent.
+    // Digests are over what is sent.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if let Some(file) = &location.token {
         let wrong = |problem: String| FetchError::File {
@@ -195,7 +197,7 @@ fn headers(location: &Location) -> Result<HeaderMap, FetchError> {
     Ok(headers)
 }
 
-/// That only another version is wanted than the one described (RFC 9110 section 13.1).
+/// Returns the headers that make the request conditional on a change of this copy (RFC 9110 section 13.1).
 fn conditions(copy: &Description) -> HeaderMap {
     let named = [
         (IF_NONE_MATCH, &copy.etag),
@@ -208,7 +210,7 @@ fn conditions(copy: &Description) -> HeaderMap {
     values.collect()
 }
 
-/// The authorities in a file.
+/// Reads the CA certificates in a file.
 fn authorities(file: &Path) -> Result<Vec<Certificate>, FetchError> {
     let wrong = |problem: String| FetchError::File {
         file: file.to_owned(),

@@ -1,7 +1,7 @@
-//! Last good copies on disk: what is served while a server is away.
+//! Last good copies on disk, served while a server is unreachable.
 //!
-//! Each location has two files, the contents and what is known of them. The contents are written first, and the digest in the
-//! other file says which they have to be: whatever comes between the two, a copy is whole or there is none.
+//! Each location has two files: the contents, and a description. The contents are written first, and the
+//! description has their digest, so after any interruption a copy is either complete or ignored.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -13,36 +13,36 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{Data, Location, hex};
 use crate::private_folder::{PrivateFolder, Unfinished};
 
-/// Octets of the longest description.
+/// The largest description, in bytes.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Octets of all copies. Those of what was not used for longest make room, also where it is not configured any more.
+/// The most bytes of all copies. The least recently used make room, even if no longer configured.
 const KEPT: u64 = 1 << 30;
 
 /// A folder of copies.
 #[derive(Debug, Clone)]
 pub struct Copies(PrivateFolder);
 
-/// What is known of a copy.
+/// The description of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Description {
-    /// Where it is from, for whoever looks into the folder.
+    /// The URL, for people who look into the folder.
     pub url: String,
-    /// Of its contents.
+    /// The SHA-256 of the contents.
     pub sha256: String,
-    /// What the server calls this version (RFC 9110 section 8.8.3).
+    /// The version as named by the server (RFC 9110 section 8.8.3).
     pub etag: Option<String>,
-    /// When the server says that it was changed last (RFC 9110 section 8.8.2).
+    /// The time of the last change as named by the server (RFC 9110 section 8.8.2).
     pub last_modified: Option<String>,
 }
 
 impl Copies {
-    /// Keeps them in `folder`.
+    /// Keeps copies in `folder`.
     pub fn new(folder: PrivateFolder) -> Copies {
         Copies(folder)
     }
 
-    /// What is known of the last good copy, if there is one.
+    /// Returns the description of the last good copy, if there is one.
     pub(super) fn describe(&self, location: &Location) -> Option<Description> {
         let mut text = String::new();
         let description = self.0.file(&described(&name(location))).ok()?;
@@ -50,23 +50,23 @@ impl Copies {
         serde_json::from_str(&text).ok()
     }
 
-    /// The copy itself, as long as it is the one described, and not larger than what the location allows now.
+    /// Reads the copy, if it matches the description and is within the location's current size limit.
     pub(super) fn read(&self, location: &Location, described: &Description) -> Option<Arc<Data>> {
         let name = name(location);
         let data = Data::read(self.0.file(&name).ok()?, location.size as u64).ok()?;
         for name in [&name, &self::described(&name)] {
-            // One that cannot be touched is the first to go, and can still be used.
+            // If touching fails, it is evicted first, but can still be used.
             let _ = self.0.touch(name);
         }
         (data.digest() == described.sha256).then_some(data)
     }
 
-    /// Room for a new copy.
+    /// Creates the file for a new copy.
     pub(super) fn begin(&self, location: &Location) -> io::Result<Unfinished> {
         self.0.begin(&name(location))
     }
 
-    /// Puts a new copy in the place of the one before.
+    /// Replaces the copy.
     pub(super) fn keep(
         &self,
         location: &Location,
@@ -74,7 +74,7 @@ impl Copies {
         description: &Description,
     ) -> io::Result<()> {
         let octets = copy.file.metadata()?.len();
-        // What is being written counts as well, until it is in its place.
+        // The file being written counts as well, until it is in place.
         let being_written = |one: &str| one.starts_with(&name(location));
         if !self.0.make_room(&name(location), 0, KEPT, being_written)? {
             tracing::warn!(url = %location.url, octets, "there is no room to keep a copy of it");
@@ -89,13 +89,13 @@ impl Copies {
     }
 }
 
-/// Where a copy goes that is not kept: a file in memory.
+/// Creates a file in memory for contents of which no copy is kept.
 pub(super) fn in_memory() -> io::Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     Ok(File::from(rustix::fs::memfd_create("dnsweir-fetch", flags)?))
 }
 
-/// What the copy of a location is called: its URL may be as long and odd as it likes.
+/// Returns the file name of a location's copy, hashed since a URL may be long and contain anything.
 fn name(location: &Location) -> String {
     hex::digits(&Sha256::digest(location.url.as_str()))
 }

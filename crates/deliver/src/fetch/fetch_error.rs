@@ -1,4 +1,4 @@
-//! Why something was not fetched.
+//! Why a fetch failed.
 
 use std::error::Error;
 use std::io;
@@ -7,35 +7,35 @@ use std::time::Duration;
 
 use crate::config::{spell_duration, spell_size};
 
-/// Why something was not fetched.
+/// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No answer, or none over a connection to be trusted.
+    /// No response, or none over a trusted connection.
     #[error("{}", causes(.0))]
     Http(#[from] reqwest::Error),
-    /// Another answer than the contents.
+    /// A response other than the contents.
     #[error("the server answered {0}")]
     Status(reqwest::StatusCode),
-    /// It has more octets than `size` allows.
+    /// It has more bytes than `size` allows.
     #[error("it is larger than {}: raise `size` if it may be", spell_size(*.0))]
     TooLarge(usize),
     /// It took longer than `time` allows.
     #[error("it took longer than {}", spell_duration(*.0))]
     TooSlow(Duration),
-    /// A file that the location names cannot be used.
+    /// A file named by the location cannot be used.
     #[error("{}: {problem}", file.display())]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why not.
+        /// What is wrong with it.
         problem: String,
     },
-    /// It cannot be kept, on disk or in memory.
+    /// It cannot be stored, on disk or in memory.
     #[error("cannot keep it: {0}")]
     Disk(#[from] io::Error),
 }
 
-/// An error and what it comes from, the last of which says most.
+/// Formats an error with its causes, the last of which is the most specific.
 fn causes(error: &reqwest::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

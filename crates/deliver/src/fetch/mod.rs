@@ -1,9 +1,10 @@
-//! Files that the configuration names by `https://`, fetched by the one HTTPS client that there is.
+//! Fetches `https://` files of the configuration with the only HTTPS client.
 //!
-//! [`Client`] asks with what it knows of the copy that it has ([`copies`]), so that what did not change is not sent again, and
-//! takes no more octets and no more time than a [`Location`](crate::config::Location) allows. Names of servers are asked of the
-//! configuration's upstreams ([`upstreams`]), never of dnsweir itself. What fails is tried again as [`Attempts`](dnsweir_counts::attempts::Attempts) says, which tells a failure
-//! once. All of it reads and writes files, which may wait for the disk: it belongs on a thread that answers nobody.
+//! [`Client`] makes requests conditional on the copy it has ([`copies`]), so that unchanged contents are not
+//! sent again, and enforces the size and time limits of a [`Location`](crate::config::Location). Hosts are
+//! resolved through the configuration's upstreams ([`upstreams`]), never through dnsweir itself. Failures are
+//! retried as [`Attempts`](dnsweir_counts::attempts::Attempts) decides, which logs a failure once. All of it
+//! does blocking file I/O: it belongs on a thread that answers no queries.
 
 mod client;
 mod copies;

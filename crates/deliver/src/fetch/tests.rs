@@ -1,4 +1,4 @@
-//! The client against servers on loopback.
+//! Tests of the client against servers on loopback.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use web::{WebServer, authority, page};
 #[path = "../../../../tests/harness/web.rs"]
 mod web;
 
-/// A server, and what a client is told of it.
+/// A server, and the location that a client fetches from it.
 struct Place {
     folder: tempfile::TempDir,
     server: WebServer,
@@ -88,7 +88,7 @@ async fn what_did_not_change_is_not_sent_again() {
     assert_eq!(place.fetch().await, found("one"));
     place.server.serve("two", "b");
     assert_eq!(place.fetch().await, found("two"));
-    // A version with another name and the same contents.
+    // A new version with the same contents.
     place.server.serve("two", "c");
     assert_eq!(place.fetch().await, found("two"));
     let requests = place.server.requests();
@@ -225,7 +225,8 @@ async fn redirects_are_bounded_and_keep_to_their_scheme() {
     assert_eq!(place.server.requests().len(), 1 + 1 + 5);
 }
 
-/// What only the node can reach is not for whoever writes a list (a cloud's metadata service, a kubelet), by address or by name.
+/// List authors must not reach what only the node can (a cloud's metadata service, a kubelet), by address or
+/// by name.
 #[tokio::test]
 async fn redirects_lead_to_no_private_address() {
     let mut place = Place::plain();
@@ -257,7 +258,7 @@ async fn redirects_lead_to_no_private_address() {
         );
         assert!(inside.requests().is_empty(), "{host}");
     }
-    // The same host, on another port, is named.
+    // The same host, on another port, is in the configuration.
     let elsewhere = format!("location: http://lists.example:{port}/\r\n");
     place.server.answer(move |_| page("302 Found", &elsewhere, ""));
     assert_eq!(fetch(&client, &place.location).await, found("secret"));
@@ -272,7 +273,7 @@ async fn what_is_too_large_is_not_taken() {
     place.server.serve("abcd", "b");
     let expected = "it is larger than 3B: raise `size` if it may be";
     assert_eq!(place.fetch().await.unwrap_err(), expected);
-    // One that does not say how much comes.
+    // A response without a length.
     place.server.answer(|_| {
         let chunks = "2\r\nab\r\n".repeat(1 << 16);
         format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n").into()
@@ -295,14 +296,14 @@ async fn what_is_not_whole_is_not_taken() {
         "{error}"
     );
     assert_eq!(&place.client().last_good(&place.location).unwrap()[..], b"one");
-    // The contents and what is known of them; nothing of what was not finished.
+    // The contents and their description; nothing unfinished.
     assert_eq!(fs::read_dir(place.copies()).unwrap().count(), 2);
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_costs_its_time() {
     let mut place = Place::plain();
-    // It takes connections and answers none.
+    // It accepts connections but never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     place.location.url = format!("http://{}/", silent.local_addr().unwrap())
         .parse()
@@ -322,7 +323,7 @@ async fn a_proxy_is_asked_if_there_is_one() {
     assert!(proxy.requests()[0].starts_with("get http://lists.example/ads http/1.1"));
 }
 
-/// Upstreams, one per zone, that know one address of every name.
+/// Upstreams, one per zone, that return one address for every name.
 async fn upstream(address: IpAddr) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let at = socket.local_addr().unwrap();
@@ -331,7 +332,7 @@ async fn upstream(address: IpAddr) -> SocketAddr {
         while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
             let query = hickory_proto::op::Message::from_vec(&buffer[..length]).unwrap();
             let asked = &query.queries[0];
-            // Behind the question is an OPT record without options (RFC 6891 section 6.1.2).
+            // After the question comes an OPT record without options (RFC 6891 section 6.1.2).
             let end = length - 11;
             let mut answer = crate::dns::build::empty(&buffer[12..end], 0);
             answer[..2].copy_from_slice(&buffer[..2]);

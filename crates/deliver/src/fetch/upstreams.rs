@@ -1,8 +1,8 @@
-//! Whom to ask for a server's addresses.
+//! Resolves the hosts of servers to fetch from.
 //!
-//! The node's resolv.conf may name dnsweir, which may not be answering yet, or not without what is to be fetched. So the
-//! addresses are asked of the upstreams that the configuration has for the name, which are never dnsweir itself: past its
-//! filters and its cache. Whether it is the right server that answers there, TLS says, not DNS.
+//! The node's resolv.conf may name dnsweir, which may not answer yet, or not without what is to be fetched.
+//! So hosts are resolved through the upstreams configured for their names, which are never dnsweir itself,
+//! bypassing its filters and its cache. TLS, not DNS, verifies the server.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,7 @@ const TIME: Duration = Duration::from_secs(2);
 /// How often each server is asked.
 const ROUNDS: usize = 2;
 
-/// Types of addresses: A (RFC 1035 section 3.2.2) and AAAA (RFC 3596 section 2.1).
+/// Address types: A (RFC 1035 section 3.2.2) and AAAA (RFC 3596 section 2.1).
 const TYPES: [u16; 2] = [1, 28];
 
 /// The class of the Internet.
@@ -39,22 +39,22 @@ const IN: u16 = 1;
 /// The rcode of names that do not exist.
 const NXDOMAIN: u16 = 3;
 
-/// The servers that the configuration's zones ask.
+/// The upstreams of the configuration's zones.
 #[derive(Debug, Clone, Default)]
 pub struct Upstreams(Arc<SuffixMap<Vec<Server>>>);
 
-/// One of them.
+/// One upstream.
 #[derive(Debug, Clone)]
 struct Server {
     address: SocketAddr,
-    /// Who it has to be, if it is asked over TLS and never otherwise.
+    /// TLS settings and the server's name, if it must be asked over TLS.
     secured: Option<(tls::Client, ServerName<'static>)>,
-    /// What else it is asked over, which cannot be done here.
+    /// Another encryption that it requires, which is not supported here.
     other: Option<Encryption>,
 }
 
 impl Upstreams {
-    /// Those of all zones that forward.
+    /// Collects the upstreams of all zones that forward.
     pub fn of(config: &Config) -> Upstreams {
         let mut zones = SuffixMap::default();
         for zone in &config.zones {
@@ -70,7 +70,7 @@ impl Upstreams {
         Upstreams(Arc::new(zones))
     }
 
-    /// All addresses of a host.
+    /// Returns all addresses of a host.
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         if host == "localhost" {
             // RFC 6761 section 6.3.
@@ -86,19 +86,19 @@ impl Upstreams {
     }
 }
 
-/// What is known of a host.
+/// The addresses of a host.
 #[derive(Debug)]
 pub struct Found {
-    /// All its addresses, of both families.
+    /// All addresses, of both families.
     pub addresses: Vec<IpAddr>,
-    /// For how long that holds: the lowest TTL of the records.
+    /// How long they are valid: the lowest TTL of the records.
     pub ttl: Duration,
 }
 
-/// The addresses of a host, as the first of these servers knows them that answers, over UDP or TCP.
+/// Resolves a host over UDP or TCP, with the first of these servers that answers.
 ///
 /// # Errors
-/// What the last one said, if none has an address.
+/// The last failure, if none has an address.
 pub async fn addresses_of(servers: &[SocketAddr], host: &str) -> io::Result<Found> {
     let name = Name::parse(host).map_err(|error| io::Error::other(error.to_string()))?;
     let plain = |&address: &SocketAddr| Server {
@@ -122,7 +122,7 @@ async fn ask_each(servers: &[Server], name: &Name) -> io::Result<Found> {
     Err(io::Error::other(problem.unwrap_or_default()))
 }
 
-/// The upstreams of one `forward`.
+/// Returns the upstreams of one `forward`.
 fn servers(forward: &Forward) -> Vec<Server> {
     let client = forward.client();
     let server = |upstream: &config::Upstream| Server {
@@ -139,22 +139,22 @@ fn servers(forward: &Forward) -> Vec<Server> {
     forward.upstreams.iter().map(server).collect()
 }
 
-/// What is wrong with an address of a private network that a redirect leads to.
+/// The error for a redirect to an address of a private network.
 pub(crate) const NOT_WRITTEN: &str = "only a host that the configuration names may have a private address";
 
-/// Whether an address is this machine's or in a private network, also where an IPv6 address stands for it (RFC 4291 section
-/// 2.5.5.2).
+/// Returns whether an address is this machine's or in a private network, including IPv6 addresses that map to
+/// one (RFC 4291 section 2.5.5.2).
 pub fn is_inside(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_unspecified() || Network::is_private(ip)
 }
 
-/// Resolves the hosts of one request. What is connected to is what was looked at here.
+/// Resolves the hosts of one request. The addresses checked here are the ones connected to.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    /// Whom to ask.
+    /// The servers to ask.
     pub upstreams: Upstreams,
-    /// Hosts of the configuration. Others are where a server sends us on to, and are public.
+    /// Hosts in the configuration. All others come from redirects, and must be public.
     pub written: Vec<String>,
 }
 
@@ -178,7 +178,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// A host's addresses as one server knows them. It may have none of one type, or of both.
+/// Resolves a host with one server. It may have no address of one type, or of both.
 async fn ask(server: &Server, name: &Name) -> io::Result<Found> {
     let [v4, v6] = TYPES.map(|qtype| ask_for(server, name, qtype));
     let (v4, v6) = tokio::join!(v4, v6);
@@ -196,7 +196,7 @@ async fn ask(server: &Server, name: &Name) -> io::Result<Found> {
     })
 }
 
-/// Addresses of one family, and how many seconds each holds.
+/// Resolves addresses of one family, each with its TTL in seconds.
 async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(IpAddr, u32)>> {
     let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
     let id: [u8; 2] = rand::random();
@@ -229,7 +229,7 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(Ip
             answer.metadata.response_code
         )));
     }
-    // Those behind aliases have other owners.
+    // Addresses behind a CNAME have other owners.
     let addresses = answer.answers.iter().filter_map(|record| {
         let address = match &record.data {
             RData::A(address) => IpAddr::V4(address.0),
@@ -252,7 +252,7 @@ async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
     let mut buffer = vec![0; MESSAGE_MAXIMUM];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        // Whatever else comes is somebody's attempt at a forgery.
+        // Anything else may be an attempt at forgery.
         if let Some(answer) = answer_to(query, &buffer[..length]) {
             return Ok(answer);
         }
@@ -282,7 +282,7 @@ async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u
     answer_to(query, &answer).ok_or_else(|| io::Error::other("answers something else"))
 }
 
-/// The answer to this query, if it is one.
+/// Parses the answer to this query, if it is one.
 fn answer_to(query: &[u8], message: &[u8]) -> Option<Message> {
     let asked = Message::from_vec(query).ok()?;
     let answer = Message::from_vec(message).ok()?;

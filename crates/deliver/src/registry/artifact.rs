@@ -1,9 +1,9 @@
-//! An artifact as a registry has it: a manifest that says what it is made of, the module, and whose signatures there are.
+//! An artifact as stored in a registry: a manifest of its parts, the module, and any signatures.
 //!
-//! Its layout is the one that the CNCF gives WebAssembly:
-//! <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>: a configuration of type [`CONFIG`] and one layer
-//! of type [`LAYER`]. Whatever else is refused by its name. Nothing here asks anybody: octets come from a child process
-//! or from the disk, and are held against their digests.
+//! Its layout is the CNCF's for WebAssembly:
+//! <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>: a configuration of type [`CONFIG`]
+//! and one layer of type [`LAYER`]. Everything else is refused, with its name. Nothing here uses the network:
+//! the bytes come from a child process or from disk, and are checked against their digests.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,18 +21,18 @@ pub(crate) const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+jso
 pub(crate) const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
-/// What a child process writes in an artifact's place if the tag has not moved.
+/// Written by a child process instead of an artifact if the tag has not moved.
 pub(crate) const UNCHANGED: &[u8] = b"unchanged\n";
 
-/// Octets of a manifest, of a module, and of one signature with what it signs.
+/// The largest manifest, module, and signature with what it signs, in bytes.
 pub(crate) const LARGEST_MANIFEST: usize = 1 << 20;
 pub const LARGEST_MODULE: usize = 64 << 20;
 pub(crate) const LARGEST_SIGNATURE: usize = 256 << 10;
 
-/// Signatures that are looked at.
+/// The most signatures that are checked.
 pub(crate) const MOST_SIGNATURES: usize = 16;
 
-/// A manifest, as far as anybody here wants to know.
+/// A manifest, as far as it is used here.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
@@ -42,24 +42,24 @@ struct Manifest {
     layers: Vec<Descriptor>,
 }
 
-/// What a manifest says of a part.
+/// A manifest's description of a part.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What is in it.
+    /// Its media type.
     pub media_type: String,
-    /// Of its octets, beginning with the algorithm.
+    /// Its digest, with the algorithm as prefix.
     pub digest: String,
-    /// How many octets it has.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// The digest of `octets`, as registries write it.
+/// Returns the digest of `octets`, in the notation of registries.
 pub fn digest(octets: &[u8]) -> String {
     format!("sha256:{}", hex::digits(&Sha256::digest(octets)))
 }
 
-/// The one layer of a `manifest`, which holds the module.
+/// Returns the one layer of a `manifest`, which holds the module.
 ///
 /// # Errors
 /// How it differs from the layout.
@@ -100,26 +100,26 @@ pub fn layer(manifest: &[u8]) -> Result<Descriptor, String> {
     Ok(layer.clone())
 }
 
-/// What somebody says of an artifact.
+/// The format of a signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// cosign's simple signing: the octets are what is signed, and this is the signature in base 64.
+    /// cosign's simple signing: the bytes are what is signed, and this is the signature in base64.
     Simple(String),
-    /// A bundle of sigstore's, which holds both.
+    /// A sigstore bundle, which holds both.
     Bundle,
 }
 
-/// A signature that was found beside an artifact.
+/// A signature found beside an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// How it is written.
+    /// Its format.
     pub form: Form,
-    /// What is in it.
+    /// Its contents.
     pub octets: Bytes,
 }
 
-/// An artifact whose parts are those that its digest stands for.
+/// An artifact whose parts match its digest.
 #[derive(Debug, Clone)]
 pub struct Artifact {
     /// The digest of its manifest.
@@ -128,11 +128,11 @@ pub struct Artifact {
     pub manifest: Bytes,
     /// The module.
     pub module: Bytes,
-    /// Not looked into yet.
+    /// Not verified yet.
     pub signatures: Vec<Signature>,
 }
 
-/// How long each part is, in the first line of what [`Artifact::write`] writes.
+/// The lengths of the parts, in the first line of the output of [`Artifact::write`].
 #[derive(Serialize, Deserialize)]
 struct Lengths {
     manifest: usize,
@@ -141,10 +141,10 @@ struct Lengths {
 }
 
 impl Artifact {
-    /// Puts together what was pulled.
+    /// Assembles what was pulled.
     ///
     /// # Errors
-    /// When the parts are not those of the manifest, or not of the layout.
+    /// When the parts do not match the manifest or the layout.
     pub fn new(manifest: Bytes, module: Bytes, signatures: Vec<Signature>) -> Result<Artifact, String> {
         let layer = layer(&manifest)?;
         if layer.size != module.len() as u64 {
@@ -168,10 +168,10 @@ impl Artifact {
         })
     }
 
-    /// Whether it is the one that `reference` names, if that has a digest.
+    /// Checks that it is the one that `reference` names, if that has a digest.
     ///
     /// # Errors
-    /// When it is another.
+    /// When it is not.
     pub(crate) fn hold_to(&self, reference: &Reference) -> Result<(), String> {
         match &reference.digest {
             Some(wanted) if *wanted != self.digest => Err(format!(
@@ -182,7 +182,7 @@ impl Artifact {
         }
     }
 
-    /// Everything in one file: a line that says how long the parts are, and the parts.
+    /// Serializes it: a line with the lengths of the parts, then the parts.
     pub fn write(&self) -> Vec<Bytes> {
         let lengths = Lengths {
             manifest: self.manifest.len(),
@@ -193,7 +193,7 @@ impl Artifact {
                 .map(|signature| (signature.form.clone(), signature.octets.len()))
                 .collect(),
         };
-        // Numbers and base 64 are never refused.
+        // Numbers and base64 always serialize.
         let mut line = serde_json::to_vec(&lengths).unwrap_or_default();
         line.push(b'\n');
         let mut parts = vec![Bytes::from(line), self.manifest.clone(), self.module.clone()];
@@ -201,7 +201,7 @@ impl Artifact {
         parts
     }
 
-    /// Reads such a file.
+    /// Parses the output of [`Artifact::write`].
     ///
     /// # Errors
     /// When it is damaged, or not of the layout.
@@ -246,7 +246,7 @@ pub(super) mod tests {
         serde_json::to_vec(&all).unwrap().into()
     }
 
-    /// An artifact with this module.
+    /// Creates an artifact with this module.
     pub fn artifact(module: &'static [u8]) -> Artifact {
         Artifact::new(
             manifest(CONFIG, &[(LAYER, module)]),

@@ -1,9 +1,8 @@
-//! What the child process does that pulls: it asks hosts, and writes what they have to standard output.
+//! The child process that pulls: it asks hosts, and writes what they send to standard output.
 //!
-//! The client of registries reads whatever a host sends into memory, however much that is, and goes wherever a host sends it, but for what a
-//! [guard] keeps it from. So it runs in a process with
-//! limits, which knows the password of these hosts and no other, and which nobody has to believe: whoever started it
-//! holds what it writes against digests and signatures.
+//! The registry client reads everything a host sends into memory, without limit, and follows it anywhere but
+//! where a [guard] stops it. So it runs in a process with limits, which knows the passwords of these hosts
+//! only, and whose output is not trusted: the parent checks it against digests and signatures.
 
 use std::io::{self, Read, Write};
 
@@ -22,8 +21,8 @@ use super::guard::Guard;
 use super::job::Job;
 use crate::confine::{Confinement, Reach, confine};
 
-/// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or what is wrong to
-/// standard error. Returns the exit code. To be called before this process does anything else.
+/// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or an
+/// error to standard error. Returns the exit code. Must be called before this process does anything else.
 #[expect(clippy::print_stderr, reason = "the parent reads it there")]
 pub fn serve(parent: u32, confinement: Confinement) -> u8 {
     let done = confine(parent, confinement, Reach::Servers)
@@ -54,7 +53,7 @@ pub fn serve(parent: u32, confinement: Confinement) -> u8 {
     }
 }
 
-/// What the first host has that has it.
+/// Pulls from the first host that has the artifact.
 async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
     let mut errors = Vec::new();
     for host in &job.hosts {
@@ -71,12 +70,13 @@ async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
     Err(errors.join("; "))
 }
 
-/// What keeps a registry from having us ask anybody, unless that is for a proxy of the configuration to do.
+/// Starts what keeps a registry from making us contact arbitrary hosts, unless a configured proxy decides
+/// that.
 async fn guard(job: &Job) -> io::Result<Option<Guard>> {
     if job.way.proxy.is_some() {
         return Ok(None);
     }
-    // Each without its port, as in a URL.
+    // Without ports, as in a URL.
     let written = job.hosts.iter().map(|host| match host.name.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name.to_owned(),
         _ => host.name.clone(),
@@ -121,7 +121,7 @@ async fn pull_from(host: &Host, job: &Job, guard: Option<&Guard>) -> Result<Vec<
     Ok(Artifact::new(manifest, module, signatures)?.write())
 }
 
-/// The octets of a blob, if they are as many as its descriptor says and have its digest.
+/// Downloads a blob, and checks its size and digest against its descriptor.
 async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Result<Bytes, String> {
     let descriptor = OciDescriptor {
         digest: digest.to_owned(),
@@ -130,7 +130,7 @@ async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Re
     };
     let opened = client.pull_blob_stream(image, &descriptor).await;
     let mut stream = opened.map_err(|error| words(&error))?.stream;
-    // Who pulls has a limit of memory, and looked at the size.
+    // This process has a memory limit, and the size has been checked.
     let mut octets = Vec::with_capacity(size as usize);
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|error| error.to_string())?;
@@ -142,7 +142,7 @@ async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Re
     Ok(octets.into())
 }
 
-/// What cosign has stored under the tag of an artifact's digest.
+/// Returns the signatures that cosign has stored under the tag of an artifact's digest.
 async fn simple_signatures(
     client: &Client,
     artifact: &Reference,
@@ -171,8 +171,8 @@ async fn simple_signatures(
     Ok(signatures)
 }
 
-/// The bundles that refer to an artifact. Where a registry lists no referrers, whoever signs writes an index in its place, and some write
-/// another type into it than the manifest has: then the manifests say.
+/// Returns the bundles that refer to an artifact. If a registry has no referrers API, signing tools write an
+/// index instead, some with another type than the manifest has: then the manifests decide.
 async fn bundles(
     client: &Client,
     artifact: &Reference,
@@ -186,7 +186,7 @@ async fn bundles(
             referrers = index.manifests;
         }
     }
-    // Not every registry chooses among them.
+    // Not every registry filters by type.
     referrers.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(BUNDLE));
     let mut signatures = Vec::new();
     for entry in referrers.iter().take(MOST_SIGNATURES) {
@@ -211,7 +211,7 @@ async fn bundles(
     Ok(signatures)
 }
 
-/// A manifest, if there is one.
+/// Returns a manifest, if there is one.
 async fn manifest(
     client: &Client,
     reference: &Reference,

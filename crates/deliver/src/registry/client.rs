@@ -1,4 +1,4 @@
-//! A client of one host, and its errors in words.
+//! A client of one host, and its errors as text.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 
 use super::credentials::Credentials;
 
-/// How long a host may take to be connected to, and to send something more.
+/// How long connecting may take, and how long a host may be silent.
 const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A host that is asked.
+/// A registry host.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name or address, with a port if it has its own.
+    /// Its name or address, with a port if it is not the default.
     pub name: String,
-    /// Whether it is asked without TLS.
+    /// Whether to connect without TLS.
     pub plain: bool,
-    /// Who we are to it.
+    /// The credentials to present.
     pub credentials: Option<Credentials>,
 }
 
 /// How all hosts are reached.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Way {
-    /// The authorities, in PEM, that a certificate must be from; none: those of the system.
+    /// The CA certificates to trust, in PEM; `None` for the system's.
     pub ca: Option<String>,
-    /// Who is asked to connect.
+    /// The proxy to connect through.
     pub proxy: Option<String>,
 }
 
 impl Host {
-    /// Who we say we are.
+    /// Returns the credentials to present.
     pub fn auth(&self) -> RegistryAuth {
         match &self.credentials {
             Some(known) => RegistryAuth::Basic(known.user.clone(), known.password.clone()),
@@ -44,10 +44,10 @@ impl Host {
         }
     }
 
-    /// A client for it.
+    /// Creates a client for it.
     ///
     /// # Errors
-    /// When the certificates or the proxy are none.
+    /// When the certificates or the proxy are invalid.
     pub fn client(&self, way: &Way) -> Result<Client, String> {
         dnsweir_config::tls::install_provider();
         let certificate = |pem: &String| Certificate {
@@ -72,7 +72,7 @@ impl Host {
     }
 }
 
-/// An error with its causes, each said once.
+/// Formats an error with its causes, without repetition.
 pub fn words(error: &OciDistributionError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -86,7 +86,7 @@ pub fn words(error: &OciDistributionError) -> String {
     text
 }
 
-/// Whether a registry says that it has no such thing.
+/// Returns whether a registry reports that something does not exist.
 pub fn is_missing(error: &OciDistributionError) -> bool {
     match error {
         OciDistributionError::ImageManifestNotFoundError(_) => true,

@@ -1,7 +1,8 @@
-//! Who we are to a registry: what docker's `config.json` says, as the kubelet reads it.
+//! Credentials for registries, from docker's `config.json`, as the kubelet reads it.
 //!
-//! The file is read anew for every pull, so that passwords can be replaced while the proxy runs. Programs that would
-//! tell passwords (`credsStore`, `credHelpers`) are not run, and identity tokens not exchanged: both are refused by name.
+//! The file is read for every pull, so that passwords can be replaced while the proxy runs. Credential
+//! helpers (`credsStore`, `credHelpers`) are not run, and identity tokens are not exchanged: both are
+//! refused, with their names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +14,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// The largest file that is read.
+/// The largest file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What Docker Hub is called in references, and in these files.
+/// Docker Hub's name in references, and in these files.
 const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_KEY: &str = "index.docker.io";
 
@@ -52,10 +53,10 @@ struct Auth {
     registrytoken: Option<String>,
 }
 
-/// What the file at `path` has for a `repository` at a `host`; none: it is asked without a name.
+/// Returns the credentials in the file at `path` for a `repository` at a `host`; `None` for anonymous access.
 ///
 /// # Errors
-/// When the file cannot be read, or has what is not supported for this host.
+/// When the file cannot be read, or has something unsupported for this host.
 pub fn find(path: &Path, host: &str, repository: &str) -> Result<Option<Credentials>, String> {
     let mut text = String::new();
     File::open(path)
@@ -65,14 +66,14 @@ pub fn find(path: &Path, host: &str, repository: &str) -> Result<Option<Credenti
 }
 
 fn find_in(text: &str, host: &str, repository: &str) -> Result<Option<Credentials>, String> {
-    // Not the parser's words: they may quote a password.
+    // Not the parser's message: it may quote a password.
     let file: ConfigFile = serde_json::from_str(text)
         .map_err(|error| format!("line {} is not as in docker's config.json", error.line()))?;
     let matching = file
         .auths
         .iter()
         .filter_map(|(key, auth)| Some((precision(key, host, repository)?, key, auth)));
-    // The longest path says it best.
+    // The longest path is the most specific.
     let best = matching.max_by_key(|(precision, ..)| *precision);
     if let Some((_, key, auth)) = best {
         return decode(auth).map_err(|wrong| format!("{key:?} {wrong}"));
@@ -119,8 +120,8 @@ fn decode(auth: &Auth) -> Result<Option<Credentials>, String> {
     }))
 }
 
-/// How much of it a key of `auths` says, if it is about this repository: it may have a scheme, a path, and `*` for parts of
-/// the host.
+/// Returns how specifically a key of `auths` matches this repository, if it does. A key may have a scheme, a
+/// path, and `*` for parts of the host.
 fn precision(key: &str, host: &str, repository: &str) -> Option<usize> {
     let key = key
         .strip_prefix("https://")
@@ -130,7 +131,7 @@ fn precision(key: &str, host: &str, repository: &str) -> Option<usize> {
     let path = path.trim_end_matches('/');
     let hub = [DOCKER_HUB, DOCKER_HUB_KEY];
     if hub.contains(&known) {
-        // Its key ends in the version of an interface.
+        // Its key ends in an API version.
         return hub.contains(&host).then_some(0);
     }
     if !is_host(known, host) {
@@ -141,7 +142,7 @@ fn precision(key: &str, host: &str, repository: &str) -> Option<usize> {
     (path.is_empty() || below.is_empty() || below.starts_with('/')).then_some(path.len())
 }
 
-/// Whether a host is meant by one in which a `*` stands for what is between two dots.
+/// Returns whether a host matches a pattern, in which `*` stands for anything between two dots.
 fn is_host(known: &str, host: &str) -> bool {
     if !known.contains('*') {
         return known == host;

@@ -1,9 +1,9 @@
-//! From references in a configuration to the modules that they name, at the start, with a reload, and when a tag moves.
+//! Turns references in a configuration into modules: at the start, on a reload, and when a tag moves.
 //!
-//! Nothing here is on the way of a query. A module that is kept is taken without asking anybody; only one that is not is
-//! waited for, by the start or the reload that needs it. Tags are looked at aside. What is pulled counts only once it is
-//! held against its digests and signatures; it then goes the way of a changed file, and the tag on disk
-//! goes on standing for what answered queries last until the new one does.
+//! Nothing here is on the query path. A kept module is used without asking the registry; only for a missing
+//! one does a start or reload wait. Tags are polled in the background. A pulled module is used only after its
+//! digests and signatures are verified. It is then handled like a changed file; until it answers queries, the
+//! tag on disk stands for the one that did last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::config::{Config, Delivered, Diagnostic, Module, Reference, Registries
 use crate::figures::Figures;
 use crate::private_folder::PrivateFolder;
 
-/// What to do about a registry whose name is not found.
+/// Advice when a registry's name is not found.
 const RESOLVER: &str = "registries are found by the resolver in /etc/resolv.conf, which must not be dnsweir alone: name another one there, or write the registry into /etc/hosts, or a `mirror` by its address";
 
-/// What looking at tags and pulling led to.
+/// Outcomes of tag checks and pulls.
 #[derive(Debug, Default)]
 struct Counters {
     unchanged: AtomicU64,
@@ -33,35 +33,35 @@ struct Counters {
     failed: AtomicU64,
 }
 
-/// Delivers modules, and looks at tags.
+/// Delivers modules, and polls tags.
 #[derive(Debug)]
 pub struct Deliveries {
     kept: Kept,
-    /// The newest artifact that each reference is known to have named.
+    /// The newest artifact known for each reference.
     newest: Mutex<HashMap<Reference, Artifact>>,
-    /// Why a tag was last looked at in vain.
+    /// Why the last check of a tag failed.
     errors: Mutex<HashMap<Reference, String>>,
-    /// What is looked at.
+    /// The tags to poll.
     tags: watch::Sender<Arc<Tags>>,
     /// A tag has moved.
     moved: Notify,
     counters: Counters,
 }
 
-/// The tags of a configuration, and how they are looked at.
+/// The tags of a configuration, and how to poll them.
 #[derive(Debug, Default)]
 struct Tags {
     registries: Registries,
     policy: Policy,
-    /// Each with what every filter that uses it wants of its signers.
+    /// References, each with the signers that every filter using it requires.
     wanted: Vec<(Reference, Vec<SignedBy>)>,
 }
 
 /// Why there is no artifact.
 enum Failure {
-    /// It did not come.
+    /// It could not be pulled.
     Pull(String),
-    /// It came, and is not taken.
+    /// It was pulled, and refused.
     Refused(String),
 }
 
@@ -78,10 +78,10 @@ impl Deliveries {
         })
     }
 
-    /// Gives each filter of `config` whose module is an artifact its code. Dropped, it ends at once.
+    /// Loads the code of each filter of `config` whose module is an artifact. Dropping the future cancels it.
     ///
     /// # Errors
-    /// For each that cannot be had or is not taken.
+    /// One for each module that cannot be had, or is refused.
     pub async fn deliver(&self, config: &mut Config) -> Result<(), Report> {
         let policy = Policy::new(&config.signatures).map_err(|wrong| config.report(wrong))?;
         let mut mistakes = Vec::new();
@@ -114,7 +114,7 @@ impl Deliveries {
         }
     }
 
-    /// The artifact that a reference names, and who has signed it.
+    /// Returns the artifact that a reference names, and who signed it.
     async fn artifact(
         &self,
         reference: &Reference,
@@ -152,7 +152,8 @@ impl Deliveries {
         }
     }
 
-    /// Pulls what a reference names unless that is `known`, and keeps it if its signers are whom all of `wanted` want.
+    /// Pulls what a reference names unless that is `known`, and keeps it if its signers satisfy all of
+    /// `wanted`.
     async fn pull_new(
         &self,
         reference: &Reference,
@@ -196,7 +197,7 @@ impl Deliveries {
         Ok(Some(artifact))
     }
 
-    /// From now on `config` answers queries: its tags stand for what it has, and are looked at.
+    /// Marks `config` as the one that answers queries: its tags stand for its artifacts, and are polled.
     pub fn accept(&self, config: &Config) {
         let mut wanted: Vec<(Reference, Vec<SignedBy>)> = Vec::new();
         let mut references = Vec::new();
@@ -222,7 +223,7 @@ impl Deliveries {
         self.errors
             .lock()
             .retain(|reference, _| references.contains(&reference));
-        // It has been read before, when these were delivered. Were it not to be read now, no tag would be followed.
+        // The policy was valid on delivery. If it were not now, no tag would be polled.
         let (policy, wanted) = match Policy::new(&config.signatures) {
             Ok(policy) => (policy, wanted),
             Err(_) => (Policy::default(), Vec::new()),
@@ -234,12 +235,13 @@ impl Deliveries {
         }));
     }
 
-    /// Resolves when a tag has moved and what it names now is there.
+    /// Resolves when a tag has moved and the new artifact is ready.
     pub async fn moved(&self) {
         self.moved.notified().await;
     }
 
-    /// Looks at the tags of the configuration that answers queries, at first at once and then every `interval`. Never ends.
+    /// Polls the tags of the configuration that answers queries, first immediately and then every `interval`.
+    /// Never ends.
     pub async fn look(&self) {
         let mut changes = self.tags.subscribe();
         let mut last: Option<Instant> = None;
@@ -256,7 +258,7 @@ impl Deliveries {
                 () = is_due => {}
                 changed = changes.changed() => match changed {
                     Ok(()) => continue,
-                    // Whoever sends is ourselves.
+                    // Cannot happen: `self` holds the sender.
                     Err(_) => return,
                 },
             }
@@ -297,12 +299,12 @@ impl Deliveries {
         self.errors.lock().insert(reference.clone(), problem);
     }
 
-    /// Why the tag of a reference was last looked at in vain, if it was.
+    /// Returns why the last check of a reference's tag failed, if it did.
     pub fn error(&self, reference: &Reference) -> Option<String> {
         self.errors.lock().get(reference).cloned()
     }
 
-    /// Adds what happened.
+    /// Adds the metrics.
     pub fn show(&self, figures: &mut Figures) {
         let help = "Requests to a registry for a module, by result";
         let pulls = figures.counter("module_pulls", help);

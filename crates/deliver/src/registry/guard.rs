@@ -1,9 +1,10 @@
-//! Stands between the client of registries and the network, within the process that pulls.
+//! An HTTP proxy between the registry client and the network, inside the process that pulls.
 //!
-//! The client follows redirects, and gets tokens, wherever a registry says, and takes neither a resolver nor a rule for that; a proxy it takes.
-//! This one leads to hosts that the configuration names, wherever they are, and otherwise to public addresses alone, as
-//! [`fetch`](crate::fetch) does: no registry has us ask a cloud's metadata or a kubelet. The address that is looked at is the one that is
-//! connected to. Where the configuration names a proxy, that one decides.
+//! The client follows redirects, and gets tokens, wherever a registry says. It accepts no resolver or rule to
+//! limit that, but it accepts a proxy. This one connects to hosts in the configuration, wherever they are,
+//! and otherwise to public addresses only, like [`fetch`](crate::fetch): no registry can make us contact a
+//! cloud's metadata service or a kubelet. The address that is checked is the one connected to. If the
+//! configuration names a proxy, that decides instead.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,25 +18,25 @@ use tokio::time::timeout;
 
 use crate::fetch::{NOT_WRITTEN, is_inside};
 
-/// Octets of a request's head, at most.
+/// The largest request head in bytes.
 const HEAD: usize = 64 << 10;
 
-/// How long it may take to come, and how long connecting to a host may take.
+/// How long a request head may take, and how long connecting may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const REFUSED: &[u8] = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// A proxy of HTTP on loopback, for as long as its runtime lives.
+/// An HTTP proxy on loopback, which lives as long as its runtime.
 pub struct Guard {
     address: SocketAddr,
     problem: Arc<Mutex<Option<String>>>,
 }
 
 impl Guard {
-    /// Begins to lead to the hosts called as in `written`, and to public addresses.
+    /// Starts it. It connects to the hosts named in `written`, and to public addresses.
     ///
     /// # Errors
-    /// When there is no port on loopback.
+    /// When no port on loopback can be bound.
     pub async fn start(written: Vec<String>) -> io::Result<Guard> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let guard = Guard {
@@ -56,18 +57,18 @@ impl Guard {
         Ok(guard)
     }
 
-    /// How it is named as a proxy.
+    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Why it did not lead to where it was last asked to in vain, which the client is not told.
+    /// Returns why the last failed connection was refused, which the client is not told.
     pub fn problem(&self) -> Option<String> {
         self.problem.lock().clone()
     }
 }
 
-/// Does what one connection asks for.
+/// Serves one connection.
 async fn lead(mut client: TcpStream, written: &[String]) -> Result<(), String> {
     let head = timeout(PATIENCE, head(&mut client)).await;
     let head = head
@@ -95,17 +96,17 @@ async fn lead(mut client: TcpStream, written: &[String]) -> Result<(), String> {
     };
     let begun = match is_tunnel {
         true => client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await,
-        // As it came: a server takes the whole URL, too.
+        // Unchanged: servers also accept the absolute form.
         false => server.write_all(&head).await,
     };
-    // Whoever breaks off is heard of by the client.
+    // The client notices when the other side disconnects.
     if begun.is_ok() {
         let _ = copy_bidirectional(&mut client, &mut server).await;
     }
     Ok(())
 }
 
-/// A request's head, and what came with it.
+/// Reads a request head, and what came with it.
 async fn head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -116,14 +117,14 @@ async fn head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// A connection to a host and port, by the rule.
+/// Connects to a host and port, if allowed.
 async fn connect(authority: &str, written: &[String]) -> Result<TcpStream, String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| "a port that is none")?),
         _ => (authority, 80),
     };
     let is_written = written.iter().any(|written| written.eq_ignore_ascii_case(host));
-    // An IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+    // An IPv6 address is in brackets (RFC 3986 section 3.2.2).
     let name = host.trim_matches(['[', ']']);
     let found = lookup_host((name, port))
         .await
@@ -142,7 +143,7 @@ async fn connect(authority: &str, written: &[String]) -> Result<TcpStream, Strin
 mod tests {
     use super::*;
 
-    /// What a client gets at its first line, and why it got nothing.
+    /// Returns the first response line that a client gets, and why it was refused.
     async fn asked(written: &[&str], request: &str) -> (String, Option<String>) {
         let guard = Guard::start(written.iter().map(ToString::to_string).collect())
             .await

@@ -1,4 +1,4 @@
-//! What a child process is asked to pull.
+//! What a child process is to pull.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,30 @@ use super::client::{Host, Way};
 use super::credentials;
 use crate::config::{Reference, Registries};
 
-/// An artifact to pull, and from whom.
+/// An artifact to pull, and the hosts that may have it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// Who is asked, one after the other until one has it.
+    /// The hosts to ask in turn, until one has it.
     pub hosts: Vec<Host>,
-    /// How they are reached.
+    /// How to reach them.
     pub way: Way,
-    /// The artifact's name.
+    /// The artifact's repository.
     pub repository: String,
     /// Its tag.
     pub tag: Option<String>,
-    /// Its digest, which comes before the tag.
+    /// Its digest, which takes precedence over the tag.
     pub digest: Option<String>,
-    /// The digest that is there already: nothing is pulled if the tag still names it.
+    /// The digest we already have: nothing is pulled if the tag still names it.
     pub known: Option<String>,
-    /// Whether signatures are wanted.
+    /// Whether to pull signatures.
     pub signatures: bool,
 }
 
 impl Job {
-    /// The job of pulling what `reference` names. Files that `registries` names are read now.
+    /// Creates the job to pull what `reference` names. Reads the files that `registries` names now.
     ///
     /// # Errors
-    /// When one of them cannot be read or understood.
+    /// When one of them cannot be read or parsed.
     pub fn new(
         reference: &Reference,
         registries: &Registries,
@@ -56,7 +56,7 @@ impl Job {
     }
 }
 
-/// How registries are reached.
+/// Returns how registries are reached.
 ///
 /// # Errors
 /// When the certificates cannot be read.
@@ -73,10 +73,10 @@ pub fn way(registries: &Registries) -> Result<Way, String> {
     })
 }
 
-/// One that is asked for what `reference` names.
+/// Returns a host to ask for what `reference` names.
 ///
 /// # Errors
-/// When its credentials cannot be read or understood.
+/// When its credentials cannot be read or parsed.
 pub fn host(name: &str, reference: &Reference, registries: &Registries) -> Result<Host, String> {
     let find = |path: &std::path::PathBuf| credentials::find(path, name, &reference.repository);
     Ok(Host {

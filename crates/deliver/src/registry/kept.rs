@@ -1,7 +1,8 @@
-//! Artifacts kept on disk, so that a node can start while the registry is away.
+//! Artifacts kept on disk, so that a node can start while the registry is unreachable.
 //!
-//! A file for each artifact, named by its digest, and one for each tag, which says what artifact answered queries last
-//! under it. Both are held against their digests when they are read, and signatures are checked again.
+//! There is a file per artifact, named by its digest, and one per tag, which names the artifact that last
+//! answered queries under it. Both are checked against their digests when read, and signatures are verified
+//! again.
 
 use std::io;
 
@@ -11,23 +12,23 @@ use super::artifact::Artifact;
 use crate::config::{Reference, hex, spell_size};
 use crate::private_folder::PrivateFolder;
 
-/// Of the folder that everything is kept in.
+/// The subfolder for modules.
 const FOLDER: &str = "modules";
 
 const ARTIFACT: &str = ".artifact";
 const TAG: &str = ".tag";
 
-/// The artifacts on disk; nothing is kept without a folder.
+/// The artifacts on disk; without a folder, nothing is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Kept(Option<PrivateFolder>);
 
 impl Kept {
-    /// Keeps them in `folder`.
+    /// Keeps artifacts in `folder`.
     pub fn new(folder: Option<PrivateFolder>) -> Kept {
         Kept(folder)
     }
 
-    /// What `reference` names, if it is there.
+    /// Returns the artifact that `reference` names, if it is kept.
     pub fn find(&self, reference: &Reference) -> Option<Artifact> {
         let folder = self.0.as_ref()?.folder(FOLDER).ok()?;
         let digest = match &reference.digest {
@@ -43,10 +44,11 @@ impl Kept {
         (artifact.digest == digest).then_some(artifact)
     }
 
-    /// Keeps an artifact; others than those in `used` give way, the oldest first, so that all have `limit` octets at most.
+    /// Keeps an artifact. Artifacts not in `used` are evicted, oldest first, to stay within `limit` bytes in
+    /// total.
     ///
     /// # Errors
-    /// When it does not fit, or the disk says no.
+    /// When it does not fit, or on an I/O error.
     pub fn store(&self, artifact: &Artifact, limit: usize, used: &[String]) -> io::Result<()> {
         let Some(folder) = &self.0 else { return Ok(()) };
         let folder = folder.folder(FOLDER)?;
@@ -65,10 +67,10 @@ impl Kept {
         folder.store(&name, &parts)
     }
 
-    /// From now on the tag of `reference` stands for the artifact with this `digest`.
+    /// Makes the tag of `reference` stand for the artifact with this `digest`.
     ///
     /// # Errors
-    /// When the disk says no.
+    /// On an I/O error.
     pub fn point(&self, reference: &Reference, digest: &str) -> io::Result<()> {
         let Some(folder) = &self.0 else { return Ok(()) };
         let (folder, name) = (folder.folder(FOLDER)?, tag_file(reference));
@@ -115,7 +117,7 @@ mod tests {
         assert!(kept.find(&reference("oci://r.example/b:1")).is_none());
         kept.point(&tag, &two.digest).unwrap();
         assert_eq!(kept.find(&tag).unwrap().module, "two");
-        // Another one in its place is none.
+        // A file replaced by another artifact is ignored.
         let own = folder.path().join("own/modules");
         std::fs::copy(
             own.join(artifact_file(&one.digest)),

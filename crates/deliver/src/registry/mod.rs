@@ -1,9 +1,9 @@
 //! Modules from registries: `module "oci://REGISTRY/NAME:TAG@sha256:DIGEST"`.
 //!
-//! [`Deliveries`] gives a configuration the modules that it names. What is not [kept on disk](kept) is [pulled](pull()) by a
-//! [child process](child), held against [its digests](artifact) and [signatures](signature), and kept. [`push`] is for
-//! authors. Registries are found by the system's resolver, as configured in `/etc/resolv.conf` where this process runs, and
-//! never by the proxy itself, which may be waiting for the answer.
+//! [`Deliveries`] provides a configuration's modules. What is not [kept on disk](kept) is [pulled](pull()) by
+//! a [child process](child), checked against [its digests](artifact) and [signatures](signature), and kept.
+//! [`push`] is for authors. Registries are found by the system's resolver (`/etc/resolv.conf` where this
+//! process runs), never by the proxy itself, which may be waiting for the answer.
 
 mod artifact;
 mod child;
@@ -27,10 +27,11 @@ pub use pull::{PULL_MEMORY, Pulled, pull};
 pub use push::push;
 pub use signature::{Policy, has_signed};
 
-/// Gives each filter of `config` whose module is an artifact its code, and returns when that is done. Not within a runtime.
+/// Loads the code of each filter of `config` whose module is an artifact. Blocks; must not be called within a
+/// runtime.
 ///
 /// # Errors
-/// For each that cannot be had or is not taken.
+/// One for each module that cannot be had, or is refused.
 pub fn deliver_now(config: &mut Config, folder: Option<PrivateFolder>) -> Result<(), Report> {
     let artifacts = config
         .filters

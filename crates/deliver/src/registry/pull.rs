@@ -1,4 +1,4 @@
-//! Pulling, as whoever wants an artifact sees it: a [child process](super::child) that does it within limits.
+//! The parent's side of pulling: a [child process](super::child) does it within limits.
 
 use std::io::{self, Read, Seek, Write};
 use std::process::Stdio;
@@ -13,27 +13,28 @@ use crate::config::{Reference, Registries, spell_duration, spell_size};
 use crate::confine::{CERTIFICATES, file_in_memory};
 use crate::plain_text::one_line;
 
-/// This program, also when its file has been replaced.
+/// This program, even after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Octets of memory that a pull may take: a module twice.
+/// The most bytes of memory that a pull may take: a module twice.
 pub const PULL_MEMORY: usize = 128 << 20;
 
-/// Octets read of what went wrong.
+/// The most bytes read of an error message.
 const COMPLAINT: u64 = 4096;
 
-/// What a pull led to.
+/// The result of a pull.
 pub enum Pulled {
-    /// The tag still names what was there before.
+    /// The tag still names the known artifact.
     Unchanged,
-    /// What the registry has, held against the reference's digest and its own.
+    /// The artifact, checked against the reference's digest and its own.
     New(Artifact),
 }
 
-/// Pulls what `reference` names unless that is `known`, with its signatures if they are wanted. Dropped, it ends at once.
+/// Pulls what `reference` names unless that is `known`, with signatures if wanted. Dropping the future
+/// cancels it.
 ///
 /// # Errors
-/// In words.
+/// As text.
 pub async fn pull(
     reference: &Reference,
     registries: &Registries,
@@ -51,7 +52,7 @@ pub async fn pull(
     Ok(Pulled::New(artifact))
 }
 
-/// What a child process writes that does the job.
+/// Returns the output of a child process that does the job.
 async fn in_child(job: &[u8], registries: &Registries) -> Result<Bytes, String> {
     let machine = |error: io::Error| error.to_string();
     let mut input = file_in_memory(c"pull").map_err(machine)?;
@@ -106,7 +107,7 @@ async fn in_child(job: &[u8], registries: &Registries) -> Result<Bytes, String> 
     }
 }
 
-/// Where the system's certificates are, if they are not where they are as a rule.
+/// Returns the variables that name the system's certificates, if they are not in the usual place.
 fn certificates() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
     CERTIFICATES
         .into_iter()

@@ -1,4 +1,4 @@
-//! Pushing a module to a registry, in the layout that it is pulled in.
+//! Pushes a module to a registry, in the layout in which it is pulled.
 
 use bytes::Bytes;
 use oci_client::client::{Config, ImageLayer};
@@ -24,7 +24,7 @@ struct Configuration {
 /// Pushes `module` as `reference`, which has a tag and no digest, and returns the digest of its manifest.
 ///
 /// # Errors
-/// In words.
+/// As text.
 pub async fn push(module: Bytes, reference: &Reference, registries: &Registries) -> Result<String, String> {
     let Some(tag) = reference.tag.clone().filter(|_| reference.is_movable()) else {
         return Err("what is pushed needs a tag and takes no digest: oci://REGISTRY/NAME:TAG".into());

@@ -1,10 +1,10 @@
-//! Whose signatures count, and whether an artifact has one.
+//! Decides whether an artifact has an accepted signature.
 //!
-//! Two forms are read, both of cosign: simple signing (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>),
-//! and the bundles of sigstore, version 0.3, around a statement of in-toto
-//! (<https://docs.sigstore.dev/about/bundle/>). Both are checked with public keys that the configuration names, and bundles
-//! with a certificate against its [trust root](identity). A simple signature says of which repository an artifact is, and is for no
-//! other one; a bundle does not.
+//! Two formats are supported, both of cosign: simple signing
+//! (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>), and sigstore bundles, version
+//! 0.3, around an in-toto statement (<https://docs.sigstore.dev/about/bundle/>). Both are verified with
+//! configured public keys; bundles with a certificate, against the [trust root](identity). A simple signature
+//! names the repository of its artifact, and is valid for no other; a bundle does not.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +19,7 @@ mod claim;
 mod cryptography;
 mod identity;
 
-/// What a public key in DER begins with, up to the key itself (RFC 5480 and RFC 8410).
+/// The DER prefixes of public keys (RFC 5480 and RFC 8410).
 const P256: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -28,7 +28,7 @@ const EDWARDS: &[u8] = &[
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
-/// The keys and identities of which one must have signed each artifact; none: no signature is needed.
+/// The keys and identities of which one must have signed each artifact; if empty, no signature is needed.
 #[derive(Debug, Default)]
 pub struct Policy {
     keys: Vec<PublicKey>,
@@ -44,7 +44,7 @@ struct PublicKey {
 
 impl Policy {
     /// # Errors
-    /// Keys that are none, and a trust root that is none.
+    /// Invalid keys, and an invalid trust root.
     pub fn new(signatures: &Signatures) -> Result<Policy, Vec<Diagnostic>> {
         let mut wrong = Vec::new();
         let mut policy = Policy::default();
@@ -77,13 +77,13 @@ impl Policy {
         }
     }
 
-    /// Whether artifacts need a signature.
+    /// Returns whether artifacts need a signature.
     pub fn asks(&self) -> bool {
         !self.keys.is_empty() || self.identities.is_some()
     }
 
-    /// The key or identity that has signed `artifact`, as a filter wants it. `repository` is where the artifact is from. None if no
-    /// signature is needed.
+    /// Returns the key or identity that signed `artifact`, as a filter requires. `repository` is where the
+    /// artifact is from. `None` if no signature is needed.
     ///
     /// # Errors
     /// When it has no such signature.
@@ -124,7 +124,7 @@ impl Policy {
         ))
     }
 
-    /// Which of the `wanted` has signed the artifact with this digest, for this repository if the signature names one.
+    /// Returns which of `wanted` signed this digest, for this repository if the signature names one.
     fn signer_of(
         &self,
         signature: &Signature,
@@ -166,10 +166,11 @@ impl Policy {
     }
 }
 
-/// Whether the holder of a `key`, in PEM, has signed a message. The signature is in base 64, as `cosign sign-blob` writes it.
+/// Returns whether the holder of a `key`, in PEM, has signed a message. The signature is in base64, as
+/// `cosign sign-blob` writes it.
 ///
 /// # Errors
-/// When the key is none of those that [`Policy`] takes.
+/// When the key is not of a kind that [`Policy`] accepts.
 pub fn has_signed(key: &str, message: &[u8], signature: &str) -> Result<bool, &'static str> {
     let key = PublicKey::read("", key).ok_or("it is not a public key of ECDSA P-256 or Ed25519 in PEM")?;
     let signature = STANDARD.decode(signature.trim_end());

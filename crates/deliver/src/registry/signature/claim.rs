@@ -1,4 +1,4 @@
-//! What a signature says, in either form: which artifacts it is about.
+//! Parses what a signature, in either format, says about artifacts.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-/// What a simple signature says that it is, and what a statement is about.
+/// The types of a simple signature, an envelope's payload, and a statement.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 const STATEMENT: &str = "application/vnd.in-toto+json";
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub(crate) const NO_ENVELOPE: &str = "a bundle has no DSSE envelope";
 
-/// What a signature says, and what is signed of it.
+/// What a signature says, and what it signs.
 pub struct Claim {
     pub message: Vec<u8>,
     pub signature: Vec<u8>,
-    /// The artifacts that it is about.
+    /// The artifacts that it is for.
     pub digests: Vec<String>,
-    /// The repository of which they are, if it says so, without its registry: that may be a mirror.
+    /// Their repository, if it says so, without its registry, which may be a mirror.
     pub repository: Option<String>,
 }
 
@@ -47,7 +47,7 @@ struct Named {
     docker_reference: String,
 }
 
-/// What a simple signature says, whose own octets are `encoded` in Base64.
+/// Parses a simple signature, whose own bytes are `encoded` in base64.
 pub fn simple(payload: &[u8], encoded: &str) -> Result<Claim, String> {
     let broken = "a signature is broken";
     let read: Simple = serde_json::from_slice(payload).map_err(|_| broken)?;
@@ -65,8 +65,9 @@ pub fn simple(payload: &[u8], encoded: &str) -> Result<Claim, String> {
     })
 }
 
-/// The repository in a reference as docker writes it, `HOST/NAME:TAG@DIGEST`, of which all but the name may be missing. The first part
-/// is a host if it has a dot or a port, or is `localhost` (<https://github.com/distribution/reference>).
+/// Returns the repository in a docker reference, `HOST/NAME:TAG@DIGEST`, where everything but the name is
+/// optional. The first part is a host if it has a dot or a port, or is `localhost`
+/// (<https://github.com/distribution/reference>).
 fn repository(reference: &str) -> Option<String> {
     let named = reference.split_once('@').map_or(reference, |(named, _)| named);
     let named = match named.rsplit_once(':') {
@@ -118,7 +119,7 @@ struct Subject {
     digest: BTreeMap<String, String>,
 }
 
-/// What a bundle says that is signed by a key; none if it is signed with a certificate.
+/// Parses a bundle that is signed by a key; `None` if it is signed with a certificate.
 pub fn bundle(octets: &[u8]) -> Result<Option<Claim>, String> {
     let broken = "a bundle is broken";
     let read: Bundle = serde_json::from_slice(octets).map_err(|_| broken)?;
@@ -152,10 +153,10 @@ pub fn bundle(octets: &[u8]) -> Result<Option<Claim>, String> {
     }))
 }
 
-/// The digests of the artifacts that a statement says are signed.
+/// Returns the digests of the artifacts that a statement declares signed.
 pub(crate) fn stated(statement: &[u8]) -> Result<Vec<String>, String> {
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| "a bundle is broken")?;
-    // Statements about an artifact, a list of its parts say, have other types, and are no signatures.
+    // Other statements about an artifact, such as its SBOM, have other types, and are no signatures.
     if statement.predicate_type != SIGNED {
         return Err(format!(
             "a bundle says {:?}, not {SIGNED:?}",
@@ -167,7 +168,7 @@ pub(crate) fn stated(statement: &[u8]) -> Result<Vec<String>, String> {
     Ok(digests.map(|digits| format!("sha256:{digits}")).collect())
 }
 
-/// Whether what `by` has signed is about the artifact with this digest.
+/// Checks that what `by` signed is for the artifact with this digest.
 pub fn is_for(claimed: &[String], digest: &str, by: &str) -> Result<(), String> {
     match claimed.iter().any(|claimed| claimed == digest) {
         true => Ok(()),

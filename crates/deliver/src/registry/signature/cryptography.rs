@@ -1,4 +1,4 @@
-//! What `sigstore-verify` computes with: ring, as everything else here does. It would bring another library by default.
+//! Makes `sigstore-verify` use ring, like everything else here. By default it would add another library.
 
 use ring::digest::{self, SHA256, SHA384, SHA512};
 use ring::signature::{
@@ -10,7 +10,7 @@ use ring::signature::{
 use sigstore_verify::crypto::{CryptoProvider, Error, HashContext, Result, SigningScheme};
 use sigstore_verify::types::HashAlgorithm;
 
-/// Digests and signatures by ring. It has no ML-DSA.
+/// Digests and signatures by ring, which has no ML-DSA.
 #[derive(Debug)]
 pub(crate) struct Ring;
 
@@ -44,7 +44,8 @@ impl CryptoProvider for Ring {
             .map_err(|_| Error::Verification(format!("{} signature invalid", scheme.name())))
     }
 
-    /// For signatures of which only the digest of what they sign is there. None here are: a DSSE envelope has it whole.
+    /// For signatures over a digest without its message. Not needed here: a DSSE envelope contains the
+    /// message.
     fn verify_prehashed(&self, scheme: SigningScheme, _: &[u8], _: &[u8], _: &[u8]) -> Result<()> {
         Err(Error::UnsupportedAlgorithm(format!(
             "{} of a digest",

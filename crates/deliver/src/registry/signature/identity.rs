@@ -1,10 +1,10 @@
-//! Signatures with certificates of identities ("keyless"): who has signed is what an authority says, for some minutes, of
-//! whoever held a key that nobody kept.
+//! Signatures with certificates of identities ("keyless"): an authority certifies, for some minutes, who held
+//! a key that nobody kept.
 //!
-//! `sigstore-verify` checks bundles as `cosign verify --new-bundle-format --trusted-root` does, and asks nobody: the chain
-//! of the certificate, its proof of a certificate log if the trust root has any, the entry in the log of signatures, and
-//! when that was. That the certificate has expired since does not matter; that it had when it signed does. What is
-//! stated, and for whom the certificate is, is looked at here.
+//! `sigstore-verify` checks bundles as `cosign verify --new-bundle-format --trusted-root` does, offline: the
+//! certificate chain, its proof from a certificate log if the trust root has any, the entry in the signature
+//! log, and its time. The certificate may have expired since, but not before it signed. The statement, and
+//! whom the certificate is for, are checked here.
 
 use std::fmt;
 use std::str;
@@ -17,16 +17,16 @@ use super::claim::{NO_ENVELOPE, is_for, stated};
 use super::cryptography::Ring;
 use crate::config::SigningIdentity;
 
-/// Logs of signatures, logs of certificates, authorities of certificates, and of times, that a trust root may have.
+/// The most signature logs, certificate logs, CAs, and timestamp authorities in a trust root.
 const MOST_TRUSTED: usize = 64;
 
-/// Entries of logs, and timestamps, that a bundle may have.
+/// The most log entries, and timestamps, in a bundle.
 const MOST_ENTRIES: usize = 8;
 
-/// Hashes that lead from an entry to the root of its log: one for each bit of its index.
+/// The most hashes from a log entry to the root of its log: one for each bit of its index.
 const MOST_HASHES: usize = 64;
 
-/// Lines of a checkpoint: what it says, and its signatures, those of witnesses among them.
+/// The most lines of a checkpoint: its statement, and its signatures, including those of witnesses.
 const MOST_LINES: usize = 64;
 
 /// Identities, and what vouches for them.
@@ -45,12 +45,12 @@ impl fmt::Debug for Identities {
 }
 
 impl Identities {
-    /// Those that are `known`, by a trust root in JSON.
+    /// Creates the `known` identities, with a trust root in JSON.
     ///
     /// # Errors
-    /// When that is none.
+    /// When the trust root is invalid.
     pub fn new(root: &str, known: &[SigningIdentity]) -> Result<Identities, String> {
-        // The first one stays; it is the same.
+        // The first provider stays installed; it is the same.
         let _ = crypto::install_default_provider(&Ring);
         let wrong = |error: &dyn fmt::Display| format!("the trust root cannot be used: {error}");
         let root = TrustedRoot::from_json(root).map_err(|error| wrong(&error))?;
@@ -66,7 +66,8 @@ impl Identities {
                 )));
             }
         }
-        // A log must have the signature; that of the certificate need not have one, unless it could.
+        // A signature must be in a log. A certificate must be in one only if the trust root has certificate
+        // logs.
         let policy = match root.ctlogs.is_empty() {
             true => VerificationPolicy::any_identity().skip_sct(),
             false => VerificationPolicy::any_identity(),
@@ -78,15 +79,15 @@ impl Identities {
         })
     }
 
-    /// What they are called.
+    /// Returns their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.known.iter().map(|identity| identity.name.as_str())
     }
 
-    /// Which of the `wanted` has signed, by this bundle, the artifact with this digest.
+    /// Returns which of `wanted` signed, with this bundle, the artifact with this digest.
     ///
     /// # Errors
-    /// When none of them has.
+    /// When none of them did.
     pub fn signer(&self, bundle: &[u8], wanted: &[&str], digest: &str) -> Result<&str, String> {
         let bundle = str::from_utf8(bundle).map_err(|_| "a bundle is broken: it is not UTF-8")?;
         let bundle = Bundle::from_json(bundle).map_err(|error| format!("a bundle is broken: {error}"))?;
@@ -95,7 +96,7 @@ impl Identities {
             return Err(NO_ENVELOPE.into());
         };
         let claimed = stated(envelope.payload.as_bytes())?;
-        // Whether it is this artifact's is said below, with the name of who signed.
+        // Whether it is for this artifact is checked below, to name the signer in the error.
         let about = claimed
             .iter()
             .find(|claimed| *claimed == digest)
@@ -117,7 +118,7 @@ impl Identities {
     }
 }
 
-/// Whether a certificate with this `subject` is for that identity.
+/// Returns whether a certificate with this `subject` is for that identity.
 fn is_subject(identity: &SigningIdentity, subject: &str) -> bool {
     match identity.subject.strip_suffix('*') {
         Some(begin) => subject.starts_with(begin),
@@ -125,7 +126,7 @@ fn is_subject(identity: &SigningIdentity, subject: &str) -> bool {
     }
 }
 
-/// Whether there is no more to check than an honest bundle has.
+/// Checks that there is no more to verify than in an honest bundle.
 fn bounded(bundle: &Bundle) -> Result<(), String> {
     let material = &bundle.verification_material;
     let entries = &material.tlog_entries;

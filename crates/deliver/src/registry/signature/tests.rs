@@ -6,17 +6,17 @@ use super::super::artifact::tests::artifact;
 use super::*;
 use crate::config::{Key, Span};
 
-/// Whom a signature is for, as far as it says.
+/// The repository that signatures are for, if they name one.
 const REPOSITORY: &str = "a";
 
 mod identities;
 
-/// What a simple signature says that it is, and what a statement is about.
+/// The types of a simple signature, an envelope's payload, and a statement.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 const STATEMENT: &str = "application/vnd.in-toto+json";
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// Somebody who signs.
+/// A signing key.
 enum Pen {
     Ecdsa(EcdsaKeyPair),
     Edwards(Ed25519KeyPair),
@@ -130,7 +130,7 @@ fn both_forms_by_both_algorithms_are_taken() {
                 form: Form::Bundle,
                 octets: Bytes::from_static(b"{"),
             };
-            // Others beside it do no harm.
+            // Other signatures beside it do no harm.
             assert_eq!(
                 signer(vec![broken, signature], &keys, &[]),
                 Ok(Some("alice".into()))
@@ -140,7 +140,7 @@ fn both_forms_by_both_algorithms_are_taken() {
     assert_eq!(signer(Vec::new(), &[], &[]), Ok(None));
 }
 
-/// A signature with something else written in it.
+/// Returns a signature with a part of its text replaced.
 fn changed(mut signature: Signature, from: &str, to: &str) -> Signature {
     let text = String::from_utf8(signature.octets.to_vec()).unwrap();
     assert!(text.contains(from), "{text}");
@@ -207,7 +207,7 @@ fn other_signatures_are_refused_by_name() {
     }
 }
 
-/// What is signed as one artifact is not taken under another's name, wherever its registry is.
+/// An artifact's signature is not accepted for another name, wherever its registry is.
 #[test]
 fn a_signature_is_for_the_repository_that_it_names() {
     let alice = Pen::ecdsa();
@@ -242,7 +242,7 @@ fn a_signature_is_for_the_repository_that_it_names() {
         "{wrong}"
     );
     assert_eq!(taken(&artifact, Some("dns/other")), Ok(Some(true)));
-    // Those that name none prove none.
+    // Signatures that name no repository prove none.
     artifact.signatures = vec![of("", &artifact.digest)];
     assert_eq!(taken(&artifact, None), Ok(Some(false)));
     artifact.signatures = vec![alice.bundle(&artifact.digest, STATEMENT, SIGNED)];
@@ -252,7 +252,7 @@ fn a_signature_is_for_the_repository_that_it_names() {
 #[test]
 fn keys_that_are_none_are_told() {
     let good = Pen::ecdsa().key("good");
-    // RSA, as far as its beginning tells.
+    // RSA, judging by its first bytes.
     let rsa = STANDARD.encode([0x30, 0x82, 0x01, 0x22]);
     for pem in [
         String::new(),
@@ -266,7 +266,7 @@ fn keys_that_are_none_are_told() {
     }
 }
 
-/// A file's signature, by itself.
+/// A signature of a file, on its own.
 #[test]
 fn a_message_is_signed_by_the_key_that_signed_it() {
     for pen in [Pen::ecdsa(), Pen::edwards()] {
@@ -280,7 +280,7 @@ fn a_message_is_signed_by_the_key_that_signed_it() {
     }
 }
 
-/// What cosign 3.1 has signed: a key of its own, the manifest's digest, and both forms.
+/// Signed by cosign 3.1: its key, the manifest's digest, and both formats.
 #[test]
 fn what_cosign_has_signed_is_taken() {
     let key = Key {

@@ -1,4 +1,4 @@
-//! Bundles with certificates, by a sigstore of the test's own.
+//! Tests of bundles with certificates, issued by the test's own sigstore.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ mod sigstore;
 const SUBJECT: &str = "https://git.example/filters/.github/workflows/release.yml@refs/tags/v1";
 const ISSUER: &str = "https://issuer.example";
 
-/// What a configuration says that takes signatures by one identity, "release".
+/// A configuration that accepts signatures by one identity, "release".
 fn signatures(root: &Value, subject: &str, issuer: &str) -> Signatures {
     Signatures {
         trust_root: Some(TrustRoot {
@@ -40,7 +40,8 @@ fn signed(bundle: &Value) -> Signature {
     }
 }
 
-/// Whether the artifact of these tests is taken with that bundle, by "release" as that trust root knows it.
+/// Returns whether the artifact of these tests is accepted with that bundle, signed by "release", under that
+/// trust root.
 fn taken(root: &Value, bundle: &Value) -> Result<Option<String>, String> {
     by(&signatures(root, SUBJECT, ISSUER), bundle, &[])
 }
@@ -62,7 +63,7 @@ fn by(signatures: &Signatures, bundle: &Value, names: &[&str]) -> Result<Option<
     }))
 }
 
-/// What is changed in a JSON text, at a pointer.
+/// Replaces the JSON value at a pointer.
 fn with(mut value: Value, pointer: &str, new: Value) -> Value {
     *value.pointer_mut(pointer).unwrap() = new;
     value
@@ -87,7 +88,7 @@ fn who_is_configured_is_taken_long_after() {
     let bundle = ours.bundle(&signing);
     let release = Ok(Some("release".to_owned()));
     assert_eq!(taken(&root, &bundle), release);
-    // Some that begin like it.
+    // Subjects given by a prefix.
     for subject in [
         "https://git.example/filters/*",
         "https://git.example/filters/.github/workflows/release.yml@refs/tags/v1*",
@@ -100,7 +101,7 @@ fn who_is_configured_is_taken_long_after() {
         ..signing
     });
     assert_eq!(taken(&root, &last), release);
-    // A trust root without a log of certificates has no use for proofs of one.
+    // A trust root without a certificate log needs no proofs of one.
     let unlogged = ours.bundle(&Signing {
         logged: false,
         ..signing
@@ -129,7 +130,7 @@ fn who_is_configured_is_taken_long_after() {
     );
 }
 
-/// A sigstore, another one, and what is changed of their bundles.
+/// Two sigstores, for bundles that are then altered.
 struct Forger {
     ours: Sigstore,
     root: Value,
@@ -159,7 +160,7 @@ impl Forger {
         self.ours.bundle(&self.signing())
     }
 
-    /// Its trust root with this part of another's.
+    /// Returns its trust root with this part of the other's.
     fn with_other(&self, name: &str) -> Value {
         with(
             self.root.clone(),
@@ -178,7 +179,7 @@ fn refused_by(root: &Value, what: &str, bundle: &Value, expected: &str) {
     assert!(wrong.contains(expected), "{what}: {wrong}\n{expected}");
 }
 
-/// One thing is wrong with each.
+/// Each case has one thing wrong.
 #[test]
 fn other_identities_are_refused_by_name() {
     let forger = Forger::new();
@@ -237,7 +238,7 @@ fn other_identities_are_refused_by_name() {
     }
 }
 
-/// One thing is wrong with each.
+/// Each case has one thing wrong.
 #[test]
 fn what_others_vouch_for_is_refused() {
     let forger = Forger::new();
@@ -269,7 +270,7 @@ fn what_others_vouch_for_is_refused() {
     }
 }
 
-/// One thing is wrong with each.
+/// Each case has one thing wrong.
 #[test]
 fn signatures_that_no_log_has_are_refused() {
     const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
@@ -313,7 +314,7 @@ fn signatures_that_no_log_has_are_refused() {
     }
 }
 
-/// One thing is wrong with each.
+/// Each case has one thing wrong.
 #[test]
 fn what_was_not_signed_is_refused() {
     let forger = Forger::new();
@@ -455,7 +456,7 @@ fn trust_roots_that_are_none_are_told() {
     }
 }
 
-/// A bundle with one octet changed of one of its texts, or of what that encodes.
+/// Returns a bundle with one byte changed in one of its texts, or in what that encodes.
 fn mutated(bundle: &Value, which: Index, at: Index, octet: u8) -> (String, Value) {
     let mut texts = Vec::new();
     gather(bundle, String::new(), &mut texts);
@@ -498,12 +499,12 @@ fn ours() -> &'static (Sigstore, Value) {
 }
 
 proptest! {
-    /// Whatever octet there is instead, nothing panics, and it is refused.
+    /// Whichever byte is changed, nothing panics, and the bundle is refused.
     #[test]
     fn bundles_that_were_changed_are_refused(which: Index, at: Index, octet: u8) {
         let (ours, bundle) = ours();
         let (pointer, changed) = mutated(bundle, which, at, octet);
-        // By which name a checkpoint says that it is signed is not signed itself, and not believed.
+        // The name of a checkpoint's signer is not signed itself, and not trusted.
         if changed != *bundle && !pointer.ends_with("/envelope") {
             prop_assert!(taken(&ours.trust_root(), &changed).is_err(), "{}", changed);
         }
