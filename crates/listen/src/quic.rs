@@ -62,7 +62,7 @@ pub async fn listen(endpoint: Endpoint, mut service: Service) {
 enum Place {
     /// As one of its client's connections.
     Open(Open),
-    /// As nobody's: its client has yet to prove its address.
+    /// As no client's: its address is not proven yet.
     Unproven(Unproven),
 }
 

@@ -1,9 +1,9 @@
 //! Of two processes on one node, the one that started first stands aside while the other answers, and resumes
 //! when that one is gone.
 //!
-//! During an upgrade there are two for seconds, with two installations for good. If clients were spread over
-//! both, the heartbeats of either would keep the rules pointing at the other while that is down. A process
-//! that is unable to answer succeeds no other: it takes no queries from one that can.
+//! During an upgrade there are two for seconds, with two installations permanently. If clients were spread
+//! over both, the heartbeats of either would keep the rules pointing at the other while that is down. A
+//! process that is unable to answer succeeds no other: it takes no queries from one that can.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
