@@ -1,4 +1,4 @@
-//! Addresses as they are written: `"10.96.0.10"`, `"10.96.0.10:8053"`, `"::1"`, `"[::1]:8053"`.
+//! Parses addresses: `"10.96.0.10"`, `"10.96.0.10:8053"`, `"::1"`, `"[::1]:8053"`.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -10,7 +10,7 @@ use super::decode::Wrong;
 /// The port of DNS (RFC 1035 section 4.2).
 pub(super) const DNS_PORT: u16 = 53;
 
-/// An address of one host, or of all of this host's interfaces, with `port` unless one is written.
+/// Reads the address of one host, or the wildcard address; `port` is the default.
 pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wrong> {
     move |value| {
         let help = "write an IP address, with a port or without: \"10.96.0.10\", \"10.96.0.10:8053\", \"::1\", \"[::1]:8053\"";
@@ -31,7 +31,7 @@ pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wro
     }
 }
 
-/// Whether an address is one that somebody may have.
+/// Refuses an address that no host can have.
 pub(super) fn check(address: SocketAddr) -> Result<(), Wrong> {
     if address.port() == 0 {
         return Err(Wrong::new(
@@ -57,7 +57,7 @@ pub(super) fn check(address: SocketAddr) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// An IP address without a port, of one host.
+/// Reads the IP address of one host, without a port.
 pub(super) fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
     let parsed = value.as_string().and_then(|text| text.parse::<IpAddr>().ok());
     parsed
@@ -70,7 +70,7 @@ pub(super) fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
         })
 }
 
-/// `text` as an address; the scope of an IPv6 address is a number or the name of an interface.
+/// Parses an address; the scope of an IPv6 address may be an interface's name or index.
 pub(super) fn parse(text: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some(address);
@@ -101,14 +101,14 @@ pub(super) fn parse(text: &str, port: u16) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address, port, 0, interface_index(scope)?).into())
 }
 
-/// The interface that is written behind an address, by its name or number.
+/// The interface in the scope of an IPv6 address: a name or an index.
 pub(super) fn scope(text: &str) -> Option<&str> {
     let (address, scope) = text.strip_prefix('[').unwrap_or(text).split_once('%')?;
     address.parse::<Ipv6Addr>().ok()?;
     Some(scope.split_once(']').map_or(scope, |(scope, _)| scope))
 }
 
-/// The number of an interface that is written as a number or a name.
+/// The index of an interface given by its index or name.
 pub(super) fn interface_index(scope: &str) -> Option<u32> {
     if let Ok(index) = scope.parse() {
         return Some(index);
@@ -123,8 +123,8 @@ pub(super) fn interface_index(scope: &str) -> Option<u32> {
         .ok()
 }
 
-/// Whether Linux takes `name` for an interface: 1 to 15 bytes (IFNAMSIZ less the NUL), none of them
-/// a slash, a colon or white space, and not `.` or `..`.
+/// Whether Linux allows `name` as the name of an interface: 1 to 15 bytes (IFNAMSIZ less the NUL) without
+/// slashes, colons or white space, and neither `.` nor `..`.
 pub(super) fn is_interface_name(name: &str) -> bool {
     let fits = (1..=15).contains(&name.len()) && name != "." && name != "..";
     fits && name.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != ':')

@@ -1,4 +1,4 @@
-//! `admin`: where operators look, and what they are shown.
+//! `admin`: the HTTP addresses for operators, and what they show.
 
 use std::net::SocketAddr;
 
@@ -25,10 +25,10 @@ words! {
     property "host" host: Option<String> = ("none") in host, "a name without scheme and port";
 }
 
-/// The port unless written: the one that the metrics of node-cache have.
+/// The default port: that of node-cache's metrics.
 const PORT: u16 = 9253;
 
-/// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.
+/// Decodes `admin`. Its ports must not clash with a listener's TCP ports.
 pub(super) fn decode(mistakes: &mut Mistakes, nodes: &[KdlNode], listeners: &Listeners) -> Admin {
     let Some(node) = child(nodes, "admin") else {
         return Admin::default();
@@ -51,7 +51,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, nodes: &[KdlNode], listeners: &Lis
     admin
 }
 
-/// The address that an argument of `admin` is.
+/// The address in an argument of `admin`.
 pub(super) fn address_of(entry: &KdlEntry) -> Option<SocketAddr> {
     address(PORT)(entry.value()).ok()
 }
@@ -88,7 +88,7 @@ fn addresses(mistakes: &mut Mistakes, node: &KdlNode, listeners: &Listeners) -> 
     found.into_iter().map(|(admin, _)| admin).collect()
 }
 
-/// A name as browsers write it in `Host`, without a port.
+/// Reads a host name as browsers send it in `Host`, without a port.
 fn host(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);

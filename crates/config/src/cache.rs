@@ -28,7 +28,7 @@ words! {
 }
 
 words! {
-    /// How answers of a kind are kept. TTLs are whole seconds, `min` not above `max`.
+    /// How long answers of one kind are kept. TTLs are whole seconds; `min` is not above `max`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Keeping in SUCCESS(0..=0): r#"success min="0s" max="1h""#, then look_at_bounds;
 
@@ -52,7 +52,7 @@ words! {
 }
 
 words! {
-    /// An entry asked for at least `hits` times is fetched again in the last `percent` of its life.
+    /// Refetches an entry requested at least `hits` times when `percent` of its lifetime is left.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Prefetch in PREFETCH(0..=0): "prefetch hits=2 percent=10";
 
@@ -63,7 +63,7 @@ words! {
 }
 
 words! {
-    /// Answers past their TTL are served when nothing fresh is to be had (RFC 8767).
+    /// Serves expired answers when no fresh one is available (RFC 8767).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct ServeStale in SERVE_STALE(0..=1): r#"serve-stale "1h" ttl="30s" after="1800ms""#;
 
@@ -75,10 +75,10 @@ words! {
     property "after" after: Duration = "1800ms" in duration(s(0)..=s(10));
 }
 
-/// A week: what RFC 8767 section 4 suggests as the cap of a TTL.
+/// One week: the cap on TTLs that RFC 8767 section 4 suggests.
 const LONGEST: Duration = s(7 * 86_400);
 
-/// Reports bounds that nobody wrote, and those that leave nothing between them.
+/// Reports an empty node, and a `min` above `max`.
 fn look_at_bounds(mistakes: &mut Mistakes, node: &KdlNode, keeping: &mut Keeping) {
     let name = node.name().value();
     if node.entries().is_empty() {
@@ -88,7 +88,7 @@ fn look_at_bounds(mistakes: &mut Mistakes, node: &KdlNode, keeping: &mut Keeping
         let example = table.map_or("", |(_, table)| table.shape.example);
         mistakes.push(empty.help(format!("write: {example}")));
     }
-    // A bound that did not parse must not look wrong a second time.
+    // Do not report a bound twice if it did not parse.
     let is_read = |name| property(node, name).is_none_or(|entry| ttl(s(0)..=LONGEST)(entry.value()).is_ok());
     if keeping.min > keeping.max && is_read("min") && is_read("max") {
         let problem = format!(

@@ -1,4 +1,4 @@
-//! `clients`: who may ask, and how much.
+//! `clients`: which clients may ask, and how much.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use super::network::{Network, left_aligned};
 use super::words::{Table, words};
 
 words! {
-    // In the file, for all listeners that have none of their own.
+    // At the top level, for all listeners that have no `clients`.
     () in CLIENTS(0..=0): r#"clients { allow "private" "192.0.2.0/24" }"#;
     by hand {
         /// Only these clients may ask.
@@ -54,7 +54,7 @@ const fn restricted(values: RangeInclusive<usize>, example: &'static str) -> Tab
 pub(super) const ALLOW: Table<()> = Table::plain(1..=MOST, r#"allow "private" "192.0.2.0/24""#);
 
 words! {
-    /// A rate as it is written.
+    /// A rate as written.
     pub(super) struct Written in QUERIES(1..=1): "queries 1000 burst=2000 ipv4=32 ipv6=128";
 
     /// A second.
@@ -68,7 +68,7 @@ words! {
         property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
     }
     besides {
-        /// No query is met with a truncated answer.
+        /// 0: no query gets a truncated reply.
         slip: u32;
     }
 }
@@ -91,65 +91,65 @@ words! {
     }
 }
 
-/// Bits of an IPv4 and of an IPv6 address that say who a client is, unless the file says.
+/// Default prefix lengths, for IPv4 and IPv6, that identify a client.
 pub const CLIENT_BITS: (u8, u8) = (32, 128);
 
-/// Networks of one `allow` or `refuse`.
+/// The most networks in one `allow` or `refuse`.
 const MOST: usize = 1024;
 
 /// `clients { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clients {
-    /// `allow "NETWORK"…` and `refuse "NETWORK"…`: each network once, and whether it is allowed. Of those that hold a
-    /// client the smallest decides.
+    /// `allow "NETWORK"…` and `refuse "NETWORK"…`: each network once, and whether it is allowed. The smallest
+    /// network that contains the client decides.
     pub networks: Vec<(Network, bool)>,
-    /// `allow "node"`: the networks that the node's own addresses are in.
+    /// `allow "node"`: the networks of the node's own addresses.
     pub node: bool,
-    /// There is an `allow`: all others are refused.
+    /// Whether there is an `allow`; if so, all other clients are refused.
     pub only_these: bool,
-    /// `silent`: whoever is turned away gets no answer.
+    /// `silent`: refused clients get no reply.
     pub silent: bool,
-    /// `queries 1000 burst=1000 ipv4=32 ipv6=128`: what one client may ask.
+    /// `queries 1000 burst=1000 ipv4=32 ipv6=128`: the limit per client.
     pub queries: Option<Rate>,
-    /// `responses 100 burst=100 slip=2 ipv4=24 ipv6=56`: what one network is sent over UDP.
+    /// `responses 100 burst=100 slip=2 ipv4=24 ipv6=56`: the limit per network over UDP.
     pub responses: Option<Rate>,
 }
 
-/// How much is too much.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Events a second, 1 to 1 000 000.
+    /// Events per second, 1 to 1,000,000.
     pub per_second: u32,
-    /// Events at once after a rest.
+    /// Events allowed at once after a pause.
     pub burst: u32,
-    /// Of those beyond, one in so many is met with a truncated answer; 0: none is.
+    /// One in this many excess events gets a truncated reply; 0: none.
     pub slip: u32,
-    /// Bits of an IPv4 address that say who it is.
+    /// Prefix bits of an IPv4 address that count as one client.
     pub ipv4: u8,
-    /// Bits of an IPv6 address that do.
+    /// Prefix bits of an IPv6 address that count as one client.
     pub ipv6: u8,
 }
 
-/// What `allow` and `refuse` name.
+/// An argument of `allow` or `refuse`.
 enum Who {
     Network(Network),
-    /// A word, and the networks that it stands for, as far as they are known here.
+    /// A keyword, and the networks it stands for, as far as they are known here.
     Word(&'static str, &'static [Network]),
 }
 
-/// The word for the networks that the node's addresses are in.
+/// The keyword for the networks of the node's addresses.
 const NODE: &str = "node";
 
-/// A network as it is written, and what is to become of those who ask from there.
+/// A network as written, and whether its clients are allowed.
 struct Rule {
     network: Network,
     allowed: bool,
     span: Span,
-    /// It is one of several that a word stands for.
+    /// Whether it comes from a keyword that stands for several.
     word: bool,
 }
 
-/// Decodes a `clients` of one of the three shapes.
+/// Decodes a `clients` node; `shape` is one of three, by position in the file.
 pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> Clients {
     mistakes.check(node, shape);
     let nodes = block(node);
@@ -185,7 +185,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
     }
     let only_these = child(nodes, "allow").is_some();
     refuse_idle(mistakes, &rules, only_these);
-    // A network that is written counts for more than the same one that a word stands for.
+    // An explicit network overrides the same network from a keyword.
     let is_written = |network| rules.iter().any(|rule| !rule.word && rule.network == network);
     let networks = rules
         .iter()
@@ -200,7 +200,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
     }
 }
 
-/// Decodes those of a `listen`: for each the addresses that it is for.
+/// Decodes each `clients` of a `listen`, with the addresses that it applies to.
 pub(super) fn decode_of_listener(
     mistakes: &mut Mistakes,
     nodes: &[KdlNode],
@@ -236,7 +236,7 @@ pub(super) fn decode_of_listener(
     found
 }
 
-/// Reads a word, a network or an address.
+/// Reads a keyword, a network or an address.
 fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
     const HELP: &str = "write a network, an address or a word: \"192.0.2.0/24\", \"2001:db8::1\", \"private\", \"node\", \"any\"";
     let text = value
@@ -254,7 +254,7 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
     }
 }
 
-/// Reads a network or an address; `help` says how they are written.
+/// Reads a network or an address; `help` explains the syntax.
 pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, Wrong> {
     let wrong = || Wrong::new("is not a network", help);
     let text = value.as_string().ok_or_else(wrong)?;
@@ -282,7 +282,7 @@ pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, W
     }
 }
 
-/// Notes a word, or reports that it is known.
+/// Records a keyword, or reports that it was already used.
 fn note(mistakes: &mut Mistakes, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
     match words.iter().find(|(known, _)| *known == word) {
         Some(&(_, first)) => {
@@ -298,9 +298,9 @@ fn note(mistakes: &mut Mistakes, words: &mut Vec<(&'static str, Span)>, word: &'
     }
 }
 
-/// Reports networks without which nothing would be different. Of those that hold a client the smallest decides.
+/// Reports networks that make no difference. The smallest network that contains a client decides.
 fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
-    // A word stands for what it stands for, needed or not.
+    // Networks from keywords are exempt: the keyword was not written for each of them.
     let written = |rule: &&Rule| !rule.word;
     for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.word) {
         let network = rule.network;
@@ -339,7 +339,7 @@ fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
     }
 }
 
-/// The longest that a burst may be in the making, in seconds.
+/// The most seconds' worth of rate that a burst may hold.
 const LONGEST_BURST: u32 = 60;
 
 fn rate(mistakes: &mut Mistakes, node: &KdlNode, table: &Table<Written>) -> Option<Rate> {
@@ -368,7 +368,7 @@ mod tests {
         Network::of(address.parse().unwrap(), length.parse().unwrap()).unwrap()
     }
 
-    /// Where no rate is written, clients are told apart all the same.
+    /// Clients are told apart by the same bits even if no rate is written.
     #[test]
     fn clients_are_told_apart_alike() {
         let rate = (QUERIES.default)();

@@ -1,4 +1,4 @@
-//! The `config` block of a filter: handed on as it is written, in a form that needs no KDL.
+//! The `config` block of a filter, passed on as written in a form that needs no KDL.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use super::files::{Files, unreadable_help};
 /// A node of a `config` block.
 #[derive(Debug, Clone)]
 pub struct ConfigNode {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// In order.
+    /// The arguments, in order.
     pub arguments: Vec<ConfigValue>,
-    /// In order; no name occurs twice.
+    /// The properties, in order; names are unique.
     pub properties: Vec<(String, ConfigValue)>,
-    /// Index of the node it stands in.
+    /// Index of the parent node.
     pub parent: Option<usize>,
-    /// Where it stands, without its block.
+    /// Its span, without its block.
     pub span: Span,
-    /// Where each of `arguments` stands.
+    /// The span of each of `arguments`.
     pub argument_spans: Vec<Span>,
-    /// Where each of `properties` stands.
+    /// The span of each of `properties`.
     pub property_spans: Vec<Span>,
 }
 
 /// A part of a [`ConfigNode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// All of it.
+    /// The whole node.
     Node,
     /// The argument with this index.
     Argument(usize),
@@ -50,26 +50,26 @@ pub enum ConfigValue {
     Integer(i64),
     /// A number with a fraction or an exponent; finite.
     Decimal(f64),
-    /// A text, quoted or not, or the content of a file: `(file)"PATH"`. Shared, since such a one may be large.
+    /// A string, or the content of a text file: `(file)"PATH"`. Shared, because files may be large.
     Text(Arc<str>),
-    /// A file that the filter reads from where it is kept: `(data)"PATH"`.
+    /// A file shared with the filter instead of being copied into it: `(data)"PATH"`.
     Data(Arc<Data>),
 }
 
-/// Decodes `config`: every node in its block, in document order. `files` reads those that values are.
+/// Decodes `config`: every node in its block, in document order. `files` reads the files that values name.
 pub fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
     refuse_anything_but_a_block(mistakes, node);
     nodes(mistakes, files, block(node))
 }
 
-/// Decodes nodes that stand in a block, in document order.
+/// Decodes the nodes of a block, in document order.
 pub fn nodes(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
     flatten(mistakes, files, nodes, None, &mut flat);
     flat
 }
 
-/// What a `config` node holds belongs to the filter, but all of it stands in its block.
+/// Reports annotations, arguments and properties: everything for the filter belongs in the block.
 fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
     mistakes.refuse_annotations(node);
     if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
@@ -79,8 +79,7 @@ fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
     }
 }
 
-/// Puts `nodes` and all that is in them into `flat`, in document order. The depth is bounded by
-/// what is parsed at all.
+/// Appends `nodes` and their descendants to `flat`, in document order. The parser limits the depth.
 fn flatten(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -119,16 +118,16 @@ fn flatten(
     }
 }
 
-/// What becomes of the content of a file that a value is.
+/// How the content of a file is passed to the filter.
 #[derive(Clone, Copy)]
 enum FileKind {
-    /// `(file)"PATH"`: a text, as if it stood here.
+    /// `(file)"PATH"`: as a string, as if written here.
     Text,
     /// `(data)"PATH"`
     Data,
 }
 
-/// Whether a value is the content of a file.
+/// The kind of file that a value names, if it names one.
 fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
     match entry.ty()?.value() {
         "file" => Some(FileKind::Text),
@@ -137,7 +136,7 @@ fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
     }
 }
 
-/// The value of `entry`, which stands in a node or is a property called `name`.
+/// The value of `entry`, an argument or property; `name` is shown in the error.
 fn value(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -150,7 +149,7 @@ fn value(
     }
 }
 
-/// What is in the file that `entry` names.
+/// The content of the file that `entry` names.
 fn content(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -189,7 +188,7 @@ fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
                 return Err(Wrong::new("does not fit into 64 bits", help));
             }
         },
-        // Whoever writes a number that overflows to infinity does not mean infinity.
+        // A literal that overflows to infinity is a mistake.
         KdlValue::Float(value) if value.is_finite() => ConfigValue::Decimal(*value),
         KdlValue::Float(_) => {
             return Err(Wrong::new(
@@ -254,9 +253,9 @@ mod tests {
         assert_eq!(a.arguments, [content.clone(), ConfigValue::Integer(1)]);
         assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Text("".into()))]);
         assert_eq!(b.arguments, [content]);
-        // Each is watched, once.
+        // Each file is watched, once.
         assert_eq!(config.files, [path.clone(), absolute]);
-        // A mistake that the filter finds in it is shown where the file is named.
+        // A mistake that the filter finds in the content is shown at the file's name.
         let span = config.filters[0].config_place(Some(0), Place::Argument(0));
         assert_eq!(&text[span.start..span.end()], "(file)\"list.txt\"");
 
@@ -323,7 +322,7 @@ mod tests {
         assert_eq!(at(Some(0), Place::Property(0)), "x=3");
         assert_eq!(at(Some(1), Place::Node), "b");
         assert_eq!(at(None, Place::Node), "config");
-        // What does not exist.
+        // Nonexistent parts.
         assert_eq!(at(Some(0), Place::Argument(2)), "a 1 2 x=3");
         assert_eq!(at(Some(0), Place::Property(1)), "a 1 2 x=3");
         assert_eq!(at(Some(2), Place::Node), "config");

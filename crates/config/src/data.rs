@@ -1,4 +1,4 @@
-//! Files that filters search: one copy of each in the process, in memory that nobody can change.
+//! Files that filters search: one immutable copy of each per process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,28 +16,28 @@ use sha2::{Digest as _, Sha256};
 
 use super::hex;
 
-/// Octets that are read at a time.
+/// Bytes per read.
 const CHUNK: usize = 256 << 10;
 
 /// A SHA-256.
 type Digest = [u8; 32];
 
-/// What is there, by its digest: a configuration that is loaded again and names the same makes no copy of it.
+/// Loaded data by digest, so that a reload that names the same data makes no copy.
 static KNOWN: LazyLock<Mutex<HashMap<Digest, Weak<Data>>>> = LazyLock::new(Mutex::default);
 
-/// What was in a file when it was read.
+/// The contents of a file when it was read.
 pub struct Data {
     digest: Digest,
     mapping: Mapping,
 }
 
 impl Data {
-    /// What is in a file, of which no more than `largest` octets are taken.
+    /// Reads a file of at most `largest` bytes.
     ///
     /// # Errors
-    /// When it has more, or cannot be read.
+    /// When the file is larger or cannot be read.
     pub fn read(mut file: File, largest: u64) -> io::Result<Arc<Data>> {
-        // To read it twice takes less than the memory of a copy that is not needed.
+        // Reading it twice costs less than a second copy in memory.
         let digest = each_chunk(&mut file, largest, |_| Ok(()))?;
         if let Some(known) = KNOWN.lock().get(&digest).and_then(Weak::upgrade) {
             return Ok(known);
@@ -46,14 +46,14 @@ impl Data {
         Data::copy(&mut file, largest).map(Data::shared)
     }
 
-    /// A copy of what is in a file now.
+    /// Copies the current contents of a file.
     fn copy(file: &mut File, largest: u64) -> io::Result<Data> {
         let mut memory = unsealed()?;
         let digest = each_chunk(file, largest, |chunk| memory.write_all(chunk))?;
         Data::sealed(&memory, digest)
     }
 
-    /// From now on nobody can change what is in this memory.
+    /// Seals the memory: from now on nothing can change it.
     fn sealed(memory: &File, digest: Digest) -> io::Result<Data> {
         let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(memory, seals)?;
@@ -61,7 +61,7 @@ impl Data {
         Ok(Data { digest, mapping })
     }
 
-    /// It, or the same if that is there already.
+    /// Returns the known data with the same digest, or registers this.
     fn shared(self) -> Arc<Data> {
         let mut known = KNOWN.lock();
         known.retain(|_, data| data.strong_count() > 0);
@@ -74,20 +74,20 @@ impl Data {
         shared
     }
 
-    /// Its SHA-256, in hexadecimal digits.
+    /// The SHA-256 in hexadecimal.
     pub fn digest(&self) -> String {
         hex::digits(&self.digest)
     }
 }
 
-/// Data that is being made, piece by piece.
+/// Builds data piece by piece.
 pub struct DataWriter {
     memory: File,
     digest: Sha256,
 }
 
 impl DataWriter {
-    /// Nothing yet.
+    /// Makes an empty writer.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -98,7 +98,7 @@ impl DataWriter {
         })
     }
 
-    /// Adds octets to its end.
+    /// Appends bytes.
     ///
     /// # Errors
     /// When there is no memory for them.
@@ -107,16 +107,16 @@ impl DataWriter {
         self.memory.write_all(octets)
     }
 
-    /// What it has come to be.
+    /// Seals and returns the data.
     ///
     /// # Errors
-    /// When it cannot be mapped.
+    /// When the data cannot be mapped.
     pub fn finish(self) -> io::Result<Arc<Data>> {
         Data::sealed(&self.memory, self.digest.finalize().into()).map(Data::shared)
     }
 }
 
-/// A file in memory that can be sealed.
+/// Creates a memory file that can be sealed.
 fn unsealed() -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     Ok(File::from(memfd_create("dnsweir-data", flags)?))
@@ -136,14 +136,14 @@ impl PartialEq for Data {
     }
 }
 
-/// What decides a filter's verdicts is told by this: the digest stands for the contents.
+/// Fingerprints of filters hash this output, so the digest stands for the contents.
 impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Data({})", self.digest())
     }
 }
 
-/// Reads a file from where it is to its end, and gives its digest.
+/// Reads a file from its current position to its end, and returns its digest.
 fn each_chunk(
     file: &mut File,
     largest: u64,
@@ -168,23 +168,23 @@ fn each_chunk(
     }
 }
 
-/// Memory whose contents cannot change. None: it has no octets, which the kernel does not map.
+/// Memory whose contents cannot change. `None` if empty: the kernel refuses to map 0 bytes.
 struct Mapping(Option<(NonNull<u8>, usize)>);
 
-// SAFETY: nobody writes to the octets, and they are at the same place for every thread.
+// SAFETY: the bytes are never written, and every thread sees them at the same address.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// All of a memory file that has its seals. Every page is in place from now on, so that no query waits for one.
+    /// Maps a whole sealed memory file. Every page is populated now, so that no query waits for a page fault.
     fn of_sealed(memory: &File) -> io::Result<Mapping> {
         let length = usize::try_from(memory.metadata()?.len()).map_err(io::Error::other)?;
         if length == 0 {
             return Ok(Mapping(None));
         }
-        // SAFETY: no address is wished for, so that nothing is replaced. Whoever reads there reads what is in the file, which
-        // has the seals that forbid to write, shrink and grow it: neither do the octets change nor do pages go away.
+        // SAFETY: no address is requested, so that no mapping is replaced. The mapping shows the file, whose
+        // seals forbid writing, shrinking and growing: the bytes never change and the pages never go away.
         let start = unsafe {
             mmap(
                 ptr::null_mut(),
@@ -201,7 +201,7 @@ impl Mapping {
 
     fn octets(&self) -> &[u8] {
         match self.0 {
-            // SAFETY: so many octets are mapped there until this is dropped, and nobody can change them.
+            // SAFETY: that many bytes are mapped there until `self` is dropped, and nothing can change them.
             Some((start, length)) => unsafe { slice::from_raw_parts(start.as_ptr(), length) },
             None => &[],
         }
@@ -211,7 +211,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some((start, length)) = self.0 {
-            // SAFETY: it was mapped so, and who borrowed from it is gone. It fails for no mapping that there is.
+            // SAFETY: this is the address and length of the mapping, and no borrow of it is left. Unmapping
+            // an existing mapping cannot fail.
             let _ = unsafe { munmap(start.as_ptr().cast(), length) };
         }
     }
@@ -238,13 +239,13 @@ mod tests {
         let first = read(&one, u64::MAX).unwrap();
         assert_eq!(**first, octets);
         assert!(Arc::ptr_eq(&first, &read(&other, u64::MAX).unwrap()));
-        // What was read stays as it is, whatever becomes of the file.
+        // Data stays as it was read, whatever happens to the file.
         fs::write(&one, "b").unwrap();
         let second = read(&one, u64::MAX).unwrap();
         assert_eq!(&second[..], b"b");
         assert_eq!(**first, octets);
         assert_ne!(first, second);
-        // What nobody needs any more is not kept.
+        // Unused data is not kept.
         let digest = second.digest;
         drop(second);
         assert!(

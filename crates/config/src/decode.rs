@@ -1,9 +1,9 @@
-//! Reading KDL nodes, and collecting what is wrong with them.
+//! Reads KDL nodes and collects the mistakes in them.
 //!
-//! What a node may hold is data, a [`Shape`], beside the code that decodes the node.
-//! [`Mistakes::check`] compares the two and reports everything that the shape does not name, so
-//! that nothing written is ever ignored; the code then asks for what the shape does name. A value
-//! is read by a *kind*, a function from a KDL value to a Rust one or to what is [`Wrong`] with it.
+//! A [`Shape`] next to the code that decodes a node lists what the node may hold. [`Mistakes::check`] reports
+//! everything that the shape does not list, so that nothing written is silently ignored; the code then reads
+//! what the shape does list. Values are read by a *kind*: a function from a KDL value to a Rust value, or to
+//! a [`Wrong`] that explains why it does not fit.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,22 +14,22 @@ use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::{environment, syntax};
 
-/// What may be written in a node.
+/// The arguments, properties and children that a node may have.
 pub struct Shape {
-    /// A correct one, for the help.
+    /// A correct node, shown as help.
     pub example: &'static str,
-    /// How many arguments.
+    /// The number of arguments.
     pub arguments: RangeInclusive<usize>,
-    /// Names of the properties that it may have.
+    /// The properties that the node may have.
     pub properties: &'static [&'static str],
-    /// Names of the nodes that its block may hold; none: no block.
+    /// The nodes allowed in its block; if empty, the node has no block.
     pub children: &'static [&'static str],
-    /// Those of `children` that may be written more than once.
+    /// The subset of `children` that may be repeated.
     pub repeated: &'static [&'static str],
 }
 
 impl Shape {
-    /// A node that takes nothing but `arguments`.
+    /// A node that takes only `arguments`.
     pub const fn plain(arguments: RangeInclusive<usize>, example: &'static str) -> Shape {
         Shape {
             example,
@@ -46,14 +46,14 @@ impl Shape {
 pub struct Wrong {
     /// Continues a sentence that begins with the value: "is not a duration".
     pub problem: String,
-    /// What would be right.
+    /// What to write instead.
     pub help: String,
-    /// The same for programs.
+    /// The values that the kind takes, for programs.
     pub takes: Takes,
 }
 
 impl Wrong {
-    /// Of a problem and its remedy.
+    /// Makes one from a problem and its remedy.
     pub fn new(problem: impl Into<String>, help: impl Into<String>) -> Wrong {
         Wrong {
             problem: problem.into(),
@@ -62,7 +62,7 @@ impl Wrong {
         }
     }
 
-    /// Of a problem and what the kind takes, which is also the remedy.
+    /// Makes one from a problem and what the kind takes, which also gives the remedy.
     pub(crate) fn taking(problem: &str, takes: Takes) -> Wrong {
         Wrong {
             help: takes.help(),
@@ -72,25 +72,25 @@ impl Wrong {
     }
 }
 
-/// What the values of a kind are. Bounds are as they would be written, without quotes.
+/// The values that a kind takes. Bounds are spelled as in the configuration, without quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Takes {
-    /// A text of which no more can be said here.
+    /// Any other text.
     Text,
     /// `#true` or `#false`.
     Boolean,
-    /// One of a few words.
+    /// One of these words.
     Words(Vec<&'static str>),
-    /// A whole number.
+    /// A whole number between two bounds.
     Whole(String, String),
-    /// A duration.
+    /// A duration between two bounds.
     Duration(String, String),
-    /// A number of bytes.
+    /// A number of bytes between two bounds.
     Size(String, String),
 }
 
 impl Takes {
-    /// What to write.
+    /// The help text for a value of another kind.
     fn help(&self) -> String {
         match self {
             Takes::Text => "put it in quotes".to_owned(),
@@ -107,22 +107,22 @@ impl Takes {
     }
 }
 
-/// Everything found wrong so far.
+/// All mistakes found so far.
 #[derive(Default)]
 pub struct Mistakes(Vec<Diagnostic>);
 
 impl Mistakes {
-    /// Adds one.
+    /// Adds a mistake.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.0.push(diagnostic);
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there are no mistakes so far.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reports whatever is in `node` that `shape` does not name, and arguments that are missing.
+    /// Reports everything in `node` that `shape` does not list, and missing arguments.
     pub fn check(&mut self, node: &KdlNode, shape: &Shape) {
         let name = node.name().value();
         self.refuse_annotations(node);
@@ -163,8 +163,8 @@ impl Mistakes {
         }
     }
 
-    /// Reports nodes that may not stand in a block, or not twice; `owner` is whose block it is,
-    /// none for the file as a whole.
+    /// Reports nodes that are not allowed in a block, or are repeated without permission. `owner` is the node
+    /// with the block; `None` for the file itself.
     pub fn check_block(
         &mut self,
         nodes: &[KdlNode],
@@ -197,12 +197,12 @@ impl Mistakes {
         }
     }
 
-    /// Reports type annotations; nothing here has any.
+    /// Reports type annotations; none are supported here.
     pub(crate) fn refuse_annotations(&mut self, node: &KdlNode) {
         self.refuse_annotations_of(node, node.entries());
     }
 
-    /// Reports type annotations of `node` and of these of its entries.
+    /// Reports type annotations on `node` and on the given entries of it.
     pub(crate) fn refuse_annotations_of<'k>(
         &mut self,
         node: &'k KdlNode,
@@ -218,8 +218,7 @@ impl Mistakes {
         }
     }
 
-    /// Reports properties written twice (KDL alone would let the last one win), and gives those
-    /// that are not.
+    /// Reports repeated properties (KDL itself lets the last one win), and returns the other entries.
     pub(crate) fn refuse_repeated_properties<'k>(&mut self, node: &'k KdlNode) -> Vec<&'k KdlEntry> {
         let mut first: HashMap<&str, &KdlEntry> = HashMap::new();
         let mut once = Vec::new();
@@ -239,7 +238,7 @@ impl Mistakes {
         once
     }
 
-    /// The value of `entry`, which stands in a node or is a property called `name`.
+    /// Reads the value of `entry`, an argument or property; `name` is shown in the error.
     pub fn value<T>(
         &mut self,
         name: &str,
@@ -256,13 +255,13 @@ impl Mistakes {
         }
     }
 
-    /// The first argument of `node`, if it has one.
+    /// Reads the first argument of `node`, if it has one.
     pub fn argument<T>(&mut self, node: &KdlNode, kind: impl Fn(&KdlValue) -> Result<T, Wrong>) -> Option<T> {
         let entry = arguments(node).next()?;
         self.value(node.name().value(), entry, kind)
     }
 
-    /// The property `name` of `node`, if it has one.
+    /// Reads the property `name` of `node`, if it has one.
     pub fn property<T>(
         &mut self,
         node: &KdlNode,
@@ -273,8 +272,7 @@ impl Mistakes {
         self.value(name, entry, kind)
     }
 
-    /// The value of the node that is called as the first word of `example` and looks like it: a
-    /// name and one value.
+    /// Reads the value of a node with exactly one value. Its name is the first word of `example`.
     pub fn scalar<T>(
         &mut self,
         nodes: &[KdlNode],
@@ -287,7 +285,7 @@ impl Mistakes {
         self.argument(node, kind)
     }
 
-    /// The values of the node `name`; none if it is not there.
+    /// Reads the values of the node `name`; `None` if the node is missing.
     pub fn list<T>(
         &mut self,
         nodes: &[KdlNode],
@@ -301,7 +299,7 @@ impl Mistakes {
         Some(values.collect())
     }
 
-    /// Whether the switch `name` is on: it is if it is there, unless `#false` is written after it.
+    /// Whether the switch `name` is on: its node is there and not followed by `#false`.
     pub fn switch(&mut self, nodes: &[KdlNode], name: &'static str) -> bool {
         let Some(node) = child(nodes, name) else {
             return false;
@@ -311,10 +309,10 @@ impl Mistakes {
     }
 }
 
-/// What `decode` makes of the nodes of a text.
+/// Parses a document and returns what `decode` makes of its nodes.
 ///
 /// # Errors
-/// Every mistake that it found, or that the text is not KDL.
+/// Every mistake found, or a syntax error in the KDL.
 pub fn document<T>(
     source: &Source,
     decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
@@ -324,7 +322,7 @@ pub fn document<T>(
     finish(source, document, Mistakes::default(), decode)
 }
 
-/// The same of a document that has been parsed, with what is known to be wrong already.
+/// Like [`document`], for a parsed document and the mistakes already found in it.
 ///
 /// # Errors
 /// Every mistake.
@@ -342,39 +340,39 @@ pub(super) fn finish<T>(
     }
 }
 
-/// The nodes in the block of `node`.
+/// Returns the nodes in the block of `node`.
 pub fn block(node: &KdlNode) -> &[KdlNode] {
     node.children().map(KdlDocument::nodes).unwrap_or_default()
 }
 
-/// The first of `nodes` that is called `name`.
+/// Returns the first of `nodes` that is named `name`.
 pub fn child<'k>(nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     nodes.iter().find(|node| node.name().value() == name)
 }
 
-/// Those of `nodes` that are called `name`, in order.
+/// Returns those of `nodes` that are named `name`, in order.
 pub fn named_nodes<'k>(nodes: &'k [KdlNode], name: &str) -> impl Iterator<Item = &'k KdlNode> {
     nodes.iter().filter(move |node| node.name().value() == name)
 }
 
-/// The arguments of `node`, in order.
+/// Returns the arguments of `node`, in order.
 pub fn arguments(node: &KdlNode) -> impl Iterator<Item = &KdlEntry> {
     node.entries().iter().filter(|entry| entry.name().is_none())
 }
 
-/// The property `name` of `node`.
+/// Returns the property `name` of `node`.
 pub fn property<'k>(node: &'k KdlNode, name: &str) -> Option<&'k KdlEntry> {
     node.entries()
         .iter()
         .find(|entry| entry.name().is_some_and(|key| key.value() == name))
 }
 
-/// The name of `node`.
+/// The span of the name of `node`.
 pub(crate) fn name_span(node: &KdlNode) -> Span {
     node.name().span().into()
 }
 
-/// `node` without its block.
+/// The span of `node` without its block.
 pub fn head(node: &KdlNode) -> Span {
     let name = name_span(node);
     let end = node
@@ -385,12 +383,12 @@ pub fn head(node: &KdlNode) -> Span {
     (name.start..end.unwrap_or_default().max(name.end())).into()
 }
 
-/// The nodes of a block if it has any, or else whose block it is.
+/// The span of the first node in the block; for an empty block, that of its owner.
 fn block_span(node: &KdlNode, block: &KdlDocument) -> Span {
     block.nodes().first().map(head).unwrap_or_else(|| head(node))
 }
 
-/// A text.
+/// Reads a string.
 pub fn text(value: &KdlValue) -> Result<String, Wrong> {
     match value {
         KdlValue::String(text) => Ok(text.clone()),
@@ -398,19 +396,19 @@ pub fn text(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
-/// The path of a file or folder.
+/// Reads the path of a file or folder.
 pub(crate) fn path(value: &KdlValue) -> Result<PathBuf, Wrong> {
     text(value).map(PathBuf::from)
 }
 
-/// `#true` or `#false`.
+/// Reads `#true` or `#false`.
 pub fn boolean(value: &KdlValue) -> Result<bool, Wrong> {
     value
         .as_bool()
         .ok_or_else(|| Wrong::taking("is not a boolean", Takes::Boolean))
 }
 
-/// A whole number within `bounds`.
+/// Reads a whole number within `bounds`.
 pub fn whole<T>(bounds: RangeInclusive<T>) -> impl Fn(&KdlValue) -> Result<T, Wrong>
 where
     T: TryFrom<i128> + PartialOrd + std::fmt::Display,
@@ -427,7 +425,7 @@ where
     }
 }
 
-/// One of a few words.
+/// Reads one of a few words.
 pub fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Result<T, Wrong> {
     move |value| {
         let names: Vec<&'static str> = words.iter().map(|(name, _)| *name).collect();
@@ -440,7 +438,7 @@ pub fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Resul
     }
 }
 
-/// A value as it is quoted in messages: short, on one line.
+/// The value as messages quote it: short, on one line.
 fn shown(value: &KdlValue) -> String {
     const LONGEST: usize = 60;
     let text = match value {
@@ -453,8 +451,8 @@ fn shown(value: &KdlValue) -> String {
     text.chars().take(LONGEST).chain(['…']).collect()
 }
 
-/// Help for a word that is not among `known`: the one that was probably meant, or all of them.
-/// With none to choose from, the `example`.
+/// Help for a word that is not among `known`: the one that was probably meant, else the whole list, or
+/// `example` if `known` is empty.
 pub(crate) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
     match nearest(word, known) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -463,7 +461,7 @@ pub(crate) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
     }
 }
 
-/// The one of `known` that is a typing mistake away from `word`: a third of its letters, at least one.
+/// Returns the entry of `known` closest to `word`, if at most a third of the letters differ (at least one).
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: String = word.chars().take(64).flat_map(char::to_lowercase).collect();
     let allowed = (word.chars().count() / 3).max(1);

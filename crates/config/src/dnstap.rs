@@ -1,4 +1,4 @@
-//! `dnstap "unix:/run/dnstap.sock" { … }`: who is told of messages.
+//! `dnstap "unix:/run/dnstap.sock" { … }`: where DNS messages are logged.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::units::size;
 use super::words::words;
 
 words! {
-    /// A `dnstap` as it is written.
+    /// A `dnstap` as written.
     pub(super) struct Written in DNSTAP(1..=1): r#"dnstap "unix:/run/dnstap.sock" { messages "clients" }"#;
 
     /// `"unix:PATH"` or `"tcp:ADDRESS:PORT"`, where a program listens, or the path of a file.
@@ -28,28 +28,28 @@ words! {
 /// `dnstap "PLACE" { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dnstap {
-    /// Who or what gets the messages.
+    /// Where the messages go.
     pub to: TapReader,
-    /// Those from and to clients are told.
+    /// Whether messages from and to clients are logged.
     pub clients: bool,
-    /// Those to and from upstreams are.
+    /// Whether messages to and from upstreams are logged.
     pub upstreams: bool,
-    /// What this server is called; none: the host's name.
+    /// This server's name in messages; `None`: the host's name.
     pub identity: Option<String>,
 }
 
-/// Who or what gets dnstap's messages.
+/// A destination or source of dnstap messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TapReader {
-    /// `unix:PATH`: whoever listens on a socket.
+    /// `unix:PATH`: a program that listens on a unix socket.
     Unix(PathBuf),
-    /// `tcp:ADDRESS:PORT`: whoever listens there.
+    /// `tcp:ADDRESS:PORT`: a program that listens there.
     Tcp(SocketAddr),
-    /// A file, of so many octets at most; one that was full is kept with `.1` behind its name.
+    /// A file and its maximum size in bytes; when full, it is renamed with `.1` appended.
     File(PathBuf, u64),
 }
 
-/// The section, if there is one.
+/// Decodes the section, if there is one.
 pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Dnstap> {
     let node = child(nodes, "dnstap")?;
     let written = DNSTAP.read(mistakes, node);
@@ -105,10 +105,10 @@ impl fmt::Display for TapReader {
 }
 
 impl TapReader {
-    /// Reads `unix:PATH`, `tcp:ADDRESS:PORT` or the path of a file, relative to the folder that a program is in.
+    /// Parses `unix:PATH`, `tcp:ADDRESS:PORT` or the path of a file, relative to the current folder.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and what to write instead.
     pub fn parse(written: &str) -> Result<TapReader, String> {
         parse(written).map_err(|wrong| format!("{written:?} {}: {}", wrong.problem, wrong.help))
     }
@@ -143,7 +143,7 @@ fn parse(written: &str) -> Result<TapReader, Wrong> {
     }
 }
 
-/// RFC 5001 says nothing of how long a server's name may be; readers show it in a line.
+/// RFC 5001 sets no limit for a server's name, but readers show it on one line.
 fn identity(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     match name.len() {

@@ -1,4 +1,4 @@
-//! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and the files that this takes.
+//! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and their files.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::upstream::{Encryption, NamedUpstream, Upstream};
 use super::words::{Table, words};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
-/// What has a scheme.
+/// The protocols that have a scheme.
 const ENCRYPTIONS: [Encryption; 3] = [Encryption::Tls, Encryption::Https, Encryption::Quic];
 
-/// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
+/// Size limit in bytes of a file with certificates or a key: four times a list of all public authorities.
 const LARGEST: u64 = 1 << 20;
 
 words! {
@@ -53,10 +53,10 @@ words! {
     property "key" key: Option<String> = ("required") in text, "a file in PEM";
 }
 
-/// The files that matter, and where relative paths begin.
+/// The files that the configuration depends on, and the folder where relative paths start.
 pub(super) struct Files<'a> {
     pub folder: &'a Path,
-    /// Every file that is read is added, also one that cannot be: that it changes is a reason to reload.
+    /// Collects every file read. Unreadable files count too: if they change, the configuration is reloaded.
     pub met: &'a mut files::Met,
 }
 
@@ -67,13 +67,13 @@ impl Files<'_> {
         files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
     }
 
-    /// What would be right for `written`, with which something is wrong.
+    /// The help for `written`, a path that is wrong in some way.
     fn help<'a>(&self, written: &str, usual: &'a str) -> &'a str {
         files::unreadable_help(written, &self.folder.join(written), usual)
     }
 }
 
-/// The scheme that an argument begins with, if it has one, and the rest.
+/// Splits off the scheme of an argument, if it has one.
 pub(super) fn scheme(text: &str) -> Option<Result<(Encryption, &str), Wrong>> {
     let (scheme, rest) = text.split_once("://")?;
     let known = ENCRYPTIONS.into_iter().find(|known| known.word() == scheme);
@@ -89,7 +89,7 @@ pub(super) fn scheme(text: &str) -> Option<Result<(Encryption, &str), Wrong>> {
     Some(known.map(|known| (known, rest)).ok_or_else(unknown))
 }
 
-/// An address to listen on, and what is spoken there if it has a scheme.
+/// Reads an address to listen on, and its protocol if it has a scheme.
 pub(super) fn listener(value: &KdlValue) -> Result<(SocketAddr, Option<Encryption>), Wrong> {
     let Some(scheme) = value.as_string().and_then(scheme) else {
         return Ok((address(DNS_PORT)(value)?, None));
@@ -99,19 +99,19 @@ pub(super) fn listener(value: &KdlValue) -> Result<(SocketAddr, Option<Encryptio
     Ok((found, Some(encryption)))
 }
 
-/// The same, of which only the address matters.
+/// Reads an address to listen on, with or without a scheme, and returns only the address.
 pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
     listener(value).map(|(address, _)| address)
 }
 
-/// Whom to ask over TLS.
+/// An upstream that is asked over TLS.
 pub(super) enum Target {
     At(Upstream),
     Named(NamedUpstream),
 }
 
-/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has; or the name
-/// alone. Over HTTPS also a path.
+/// Parses `ADDRESS[%NAME][:PORT]` after a scheme, as in CoreDNS: the address and the name in its certificate;
+/// or a name alone. HTTPS upstreams may have a path.
 pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Target, Wrong> {
     let (rest, path) = match (encryption, rest.find('/')) {
         (Encryption::Https, Some(at)) => (&rest[..at], Some(path(&rest[at..])?)),
@@ -125,7 +125,7 @@ pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Target, Wro
     Ok(Target::At(Upstream { address, name, path }))
 }
 
-/// `NAME[:PORT]`, where the name has more than one label and is no address.
+/// Parses `NAME[:PORT]`, where the name has more than one label and is not an address.
 fn host(rest: &str, port: u16) -> Option<(String, u16)> {
     let (name, port) = match rest.split_once(':') {
         Some((name, port)) => (name, port.parse().ok().filter(|port| *port > 0)?),
@@ -140,10 +140,10 @@ fn host(rest: &str, port: u16) -> Option<(String, u16)> {
     }
 }
 
-/// What all servers of DNS over HTTPS use, and RFC 8484 in its examples.
+/// The path that all DNS over HTTPS servers use, also in the examples of RFC 8484.
 const PATH: &str = "/dns-query";
 
-/// The path of a server of DNS over HTTPS, also as a template (RFC 8484 section 4.1).
+/// Parses the path of a DNS over HTTPS server, possibly a template (RFC 8484 section 4.1).
 fn path(written: &str) -> Result<String, Wrong> {
     let path = written.strip_suffix("{?dns}").unwrap_or(written);
     let fits = |octet: u8| octet.is_ascii_graphic() && !b"?#{}\"<>\\^`|".contains(&octet);
@@ -160,7 +160,7 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
     let help = "write the server's address, and behind it the name in its certificate: \"tls://9.9.9.9%dns.quad9.net\", \
                 \"tls://[2620:fe::fe]%dns.quad9.net:853\"";
     let wrong = |problem: String| Wrong::new(problem, help);
-    // In brackets, what follows a percent sign is an interface.
+    // In brackets, `%` introduces an interface.
     let end = rest.find(']').unwrap_or(0);
     let (written, name, port) = match rest[end..].split_once('%') {
         Some((before, behind)) => {
@@ -176,7 +176,7 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
         }
         None => (rest, None, port),
     };
-    // No server listens on port 0, so one that is not 0 was written.
+    // Port 0 is invalid, so it can mark a missing port.
     let unwritten = 0;
     let mut address = parse(written, unwritten).ok_or_else(|| wrong("is not an IP address".into()))?;
     match (address.port() == unwritten, name) {
@@ -259,7 +259,7 @@ pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &Kd
         .ok()
 }
 
-/// `sha256/` and the digest of a public key in base64, as RFC 7858 section 4.2 and curl write it.
+/// Reads `sha256/` and the base64 digest of a public key, as in RFC 7858 section 4.2 and curl.
 fn pin(value: &KdlValue) -> Result<Pin, Wrong> {
     let written = text(value)?;
     let digest = written

@@ -1,20 +1,20 @@
-//! `(env)"NAME"`: a value that is in the environment, wherever a value may stand.
+//! `(env)"NAME"`: takes a value from the environment; allowed wherever a value is.
 //!
-//! It is put in place before anything else looks at the document, so that what is wrong with it is told like any other value,
-//! with the words in the file underlined. The environment is that of the process: a change of it needs a new one.
+//! Replaced before anything else reads the document, so that mistakes in the value are reported like any
+//! others, with the text in the file underlined. Only the environment at process start counts.
 
 use kdl::{KdlDocument, KdlEntry};
 
 use super::error::Diagnostic;
 
-/// Replaces each such value in `document`, and gives what is wrong with them.
+/// Replaces each such value in `document`, and returns the mistakes found.
 pub(super) fn replace(document: &mut KdlDocument) -> Vec<Diagnostic> {
     let mut mistakes = Vec::new();
     replace_by(&mut mistakes, document, &|name| std::env::var(name).ok());
     mistakes
 }
 
-/// Nesting is bounded by what is parsed at all.
+/// The parser limits the nesting.
 fn replace_by(
     mistakes: &mut Vec<Diagnostic>,
     document: &mut KdlDocument,
@@ -35,7 +35,7 @@ fn replace_by(
     }
 }
 
-/// The same entry with the variable's value, at the same place in the file.
+/// Returns the entry with the variable's value, at the same span.
 #[allow(
     clippy::result_large_err,
     reason = "a mistake is made once for each value, while a file is read"
@@ -58,7 +58,7 @@ fn found(entry: &KdlEntry, look: &dyn Fn(&str) -> Option<String>) -> Result<KdlE
     Ok(found)
 }
 
-/// Whether the system's functions take this for a variable's name.
+/// Whether the C library accepts the text as a variable's name.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(['=', '\0'])
 }

@@ -1,10 +1,10 @@
-//! What is wrong with a configuration, and where.
+//! The mistakes in a configuration, and where they are.
 //!
-//! A [`Report`] holds every mistake of one file, in the order of the page, and renders each with
-//! the span underlined. Colour is the caller's choice; `Display` never uses any.
+//! A [`Report`] holds every mistake in one file, in order of position, and renders each with its span
+//! underlined. The caller chooses whether to use colour; `Display` never does.
 //!
-//! What is rendered is bounded, whatever stands in the file: so many mistakes, so much of the text around each, so many
-//! bytes in all. The library that draws it panics on a column that does not fit into 16 bits.
+//! Rendering is bounded whatever the file contains: the number of mistakes, the text around each, and the
+//! total size. miette, which draws it, panics on a column that does not fit into 16 bits.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,35 +17,34 @@ use miette::{
 
 use crate::plain_text::is_plain;
 
-/// Columns that a rendered report may take.
+/// Columns of a rendered report.
 const WIDTH: usize = 100;
 
-/// Mistakes that are rendered; whoever made more than these fed in the wrong file.
+/// The most mistakes rendered; a file with more is probably the wrong file.
 const MOST_RENDERED: usize = 100;
 
 /// Bytes after which no further mistake is rendered.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Bytes of the text that are shown before and after what is underlined, and of what is underlined. A line that has more is
-/// cut.
+/// The most bytes of text shown before the underlined span, in it, and after it. Longer lines are cut.
 const AROUND: usize = 400;
 
-/// Characters of a message, a label or a help. A list of what would be valid has more than any other.
+/// The most characters of a message, label or help. A list of valid words is the longest of these.
 const MOST_WORDS: usize = 4000;
 
-/// The text of a configuration and the name it is shown under; cheap to clone. A configuration that includes other files
-/// has them behind its own text, so that one [`Span`] says both the file and the place in it.
+/// The text of a configuration and the name it is shown under; cheap to clone. Included files are appended to
+/// the text, so that a [`Span`] identifies both the file and the position in it.
 #[derive(Clone)]
 pub struct Source(Arc<NamedText>);
 
 struct NamedText {
     text: String,
-    /// The name of each file, and where its text begins; at least one, in order.
+    /// The name of each file and the offset of its text; at least one, in order.
     parts: Vec<(String, usize)>,
 }
 
 impl Source {
-    /// `name` is what errors show, as a rule the path of the file.
+    /// `name` is shown in errors; usually it is the path of the file.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Source(Arc::new(NamedText {
             text: text.into(),
@@ -53,7 +52,7 @@ impl Source {
         }))
     }
 
-    /// This one with another file behind it, whose first character is at the offset that comes with it.
+    /// Returns a copy with another file appended, and the offset of that file's first byte.
     pub fn with(&self, name: impl Into<String>, text: &str) -> (Source, usize) {
         let start = self.text().len();
         let mut parts = self.0.parts.clone();
@@ -62,12 +61,12 @@ impl Source {
         (Source(Arc::new(NamedText { text, parts })), start)
     }
 
-    /// What errors show in front of line and column, where nothing is included.
+    /// The name of the first file, which errors show before line and column if nothing is included.
     pub fn name(&self) -> &str {
         &self.0.parts[0].0
     }
 
-    /// The whole text.
+    /// The whole text, including that of included files.
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -82,7 +81,7 @@ impl Source {
             .count()
     }
 
-    /// The name of the file that has an offset, and where its text is.
+    /// The file that contains an offset: its name and the range of its text.
     pub fn part(&self, offset: usize) -> (&str, Range<usize>) {
         let parts = &self.0.parts;
         let index = parts.partition_point(|(_, start)| *start <= offset).max(1) - 1;
@@ -120,7 +119,7 @@ impl SourceCode for Source {
             .ceil_char_boundary(inside + length + AROUND)
             .min(whole.end)
             .max(start);
-        // What was cut off before it: whole lines, or the beginning of one.
+        // The text cut off before it: whole lines, or the start of one line.
         let cut = &text[whole.start..start];
         let (lines, column) = match cut.rsplit_once('\n') {
             Some((lines, begun)) => (lines.matches('\n').count() + 1, begun.len()),
@@ -143,7 +142,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A stretch of a [`Source`], in bytes. Empty: a place between two characters.
+/// A byte range in a [`Source`]. If empty, a position between two characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub struct Span {
     /// Offset of the first byte.
@@ -158,13 +157,13 @@ impl Span {
         self.start.saturating_add(self.length)
     }
 
-    /// Its beginning, so many bytes at most.
+    /// The first `most` bytes of the span.
     fn cut(self, most: usize) -> Span {
         let length = self.length.min(most);
         Span { length, ..self }
     }
 
-    /// The span cut to what `text` has, so that rendering cannot fail.
+    /// The span limited to the length of `text`, so that rendering cannot fail.
     fn within(self, text: &str) -> Span {
         let start = self.start.min(text.len());
         Span {
@@ -209,12 +208,12 @@ pub struct Diagnostic {
     pub label: String,
     /// What would be right; may be empty.
     pub help: String,
-    /// Another place that has to do with it, and what it is: the first of two duplicates.
+    /// A related place and its label, such as the first of two duplicates.
     pub other: Option<(Span, String)>,
 }
 
 impl Diagnostic {
-    /// A mistake without label, help and other place.
+    /// Makes a mistake without label, help or other place.
     pub fn new(span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             span,
@@ -225,19 +224,19 @@ impl Diagnostic {
         }
     }
 
-    /// Puts a few words beside the underlined span.
+    /// Sets the label beside the underlined span.
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
-    /// Says what would be right.
+    /// Sets the help.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = help.into();
         self
     }
 
-    /// Points at another place, too.
+    /// Sets a second place to point at.
     pub fn other(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.other = Some((span, label.into()));
         self
@@ -252,8 +251,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Orders `diagnostics` by where they stand. An empty list becomes one mistake without a place:
-    /// whoever rejects a configuration (a filter, say) owes a reason, and its absence is worth a line.
+    /// Sorts `diagnostics` by position. An empty list becomes one mistake without a place: something (a
+    /// filter, say) rejected the configuration without giving a reason, and the report should say so.
     pub fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Report {
         if diagnostics.is_empty() {
             diagnostics.push(Diagnostic::new(
@@ -265,12 +264,12 @@ impl Report {
         Report { source, diagnostics }
     }
 
-    /// The text they are about.
+    /// The text that the mistakes are in.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The mistakes, in the order of the page; at least one.
+    /// The mistakes, in order of position; at least one.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
@@ -283,7 +282,7 @@ impl Report {
             .collect()
     }
 
-    /// The report for people, ending in a newline; with ANSI colours if asked.
+    /// Renders the report as text that ends in a newline, with ANSI colours if `colour` is set.
     pub fn render(&self, colour: bool) -> String {
         let theme = if colour {
             GraphicalTheme::unicode()
@@ -308,8 +307,7 @@ impl Report {
                 source: &self.source,
             };
             if handler.render_report(&mut out, &shown).is_err() {
-                // Only a span outside of the text fails, and `Shown` cuts those; still, no mistake
-                // may go missing.
+                // Only a span outside the text can fail, which `Shown` prevents; even so, report the mistake.
                 out.truncate(before);
                 let line = self.source.line(diagnostic.span);
                 out.push_str(&format!(
@@ -334,8 +332,8 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// A copy in which all is plain, and as long as it is shown: messages may come from a filter, and a filter must not be
-/// able to write escape sequences to the operator's terminal.
+/// A copy with control characters replaced and long texts cut. Messages may come from a filter, which must
+/// not be able to send escape sequences to the operator's terminal.
 fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
     let clean = |text: &str| -> String {
         let keep = |c: char| c == '\n' || is_plain(c);
@@ -355,7 +353,7 @@ fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
         .other
         .as_ref()
         .map(|(span, label)| (span.cut(AROUND), label.as_str()));
-    // Of two files, or of two places far from each other, only the one with the mistake is shown.
+    // If the two places are in different files or far apart, only the one with the mistake is shown.
     if let Some((place, label)) = other
         && (source.part(place.start).1 != source.part(span.start).1
             || place.start.abs_diff(span.start) > AROUND)
@@ -374,7 +372,7 @@ fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
     }
 }
 
-/// A diagnostic with its text, as miette wants it.
+/// A diagnostic and its text, in the form miette expects.
 #[derive(Debug)]
 struct Shown<'a> {
     diagnostic: Diagnostic,
@@ -396,7 +394,7 @@ impl miette::Diagnostic for Shown<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        // A file that could not be read has no text to show.
+        // A file that could not be read has no text.
         (!self.source.text().is_empty()).then_some(self.source as &dyn SourceCode)
     }
 
@@ -492,7 +490,7 @@ mod tests {
         assert_eq!(flood(103).lines().len(), 103);
     }
 
-    /// Columns beyond 65 535 made the library panic, and with it the process.
+    /// Columns above 65,535 once made miette panic, which ended the process.
     #[test]
     fn a_mistake_far_along_its_line_is_shown_with_what_is_around_it() {
         for fill in ["a", "é", "\t", "漢", "e\u{301}"] {
@@ -510,7 +508,7 @@ mod tests {
         }
     }
 
-    /// Two places of one line that are far apart, and a span as long as the file.
+    /// Two distant places on one line, and a span as long as the file.
     #[test]
     fn what_is_long_or_far_apart_is_cut() {
         let text = format!("one {} two\n", "x".repeat(300_000));
@@ -526,7 +524,7 @@ mod tests {
         assert!(shown.len() < 65_536, "{} bytes", shown.len());
     }
 
-    /// The log drops what has more than a mebibyte, and then nobody learnt what was wrong.
+    /// The log drops messages larger than 1 MiB, so the mistakes would have been lost.
     #[test]
     fn many_mistakes_of_one_line_are_a_short_report() {
         let text = format!("zone {}\n", "\"a..b\" ".repeat(10_000));

@@ -1,4 +1,4 @@
-//! Files that a configuration names: modules, their test cases, texts and data for filters.
+//! Reads the files that a configuration names: modules, test cases, and texts and data for filters.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,30 +13,30 @@ use super::error::{Diagnostic, Report, Source, Span};
 use super::syntax;
 use super::units::spell_size;
 
-/// The largest module that is read, in bytes.
+/// Size limit of a module, in bytes.
 const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
 
-/// The largest text that is read, in bytes.
+/// Size limit of a text, in bytes.
 const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
 
-/// Default of what all data of a filter may have, in bytes.
+/// Default limit of all data of a filter, in bytes.
 pub(super) const DATA: usize = 256 * 1024 * 1024;
 
-/// Reads files for one configuration, and remembers which.
+/// Reads files for one configuration and remembers their paths.
 pub struct Files<'a> {
-    /// Relative paths begin here.
+    /// Where relative paths start.
     pub folder: &'a Path,
-    /// Modules that were read, or why not: two filters with the same path get the same bytes.
+    /// Modules read so far, or the errors: two filters with the same path get the same bytes.
     modules: HashMap<PathBuf, Result<Bytes, String>>,
-    /// The files that matter.
+    /// The files that the configuration depends on.
     pub(super) met: Met,
-    /// Octets that the data of the filter may have of which the block is being decoded, and how many it has.
+    /// For the filter whose block is being decoded: the limit of its data, and the total so far, in bytes.
     data_limit: usize,
     data_octets: usize,
 }
 
 impl<'a> Files<'a> {
-    /// Those that a configuration in `folder` names.
+    /// Makes an empty set for a configuration in `folder`.
     pub fn new(folder: &'a Path) -> Files<'a> {
         Files {
             folder,
@@ -47,15 +47,15 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// From now on data is read for another filter, of which all may have so many octets.
+    /// Starts on another filter, whose data may have `limit` bytes in total.
     pub(super) fn limit_data(&mut self, limit: usize) {
         (self.data_limit, self.data_octets) = (limit, 0);
     }
 
-    /// The module at `path`.
+    /// Reads the module at `path`.
     ///
     /// # Errors
-    /// In words.
+    /// The problem as text.
     pub(super) fn module(&mut self, path: &Path) -> Result<Bytes, String> {
         self.note(path);
         let read = self.modules.entry(path.to_owned());
@@ -63,7 +63,7 @@ impl<'a> Files<'a> {
             .clone()
     }
 
-    /// The text at `path`, which is in UTF-8.
+    /// Reads the UTF-8 text at `path`.
     pub(super) fn text(&mut self, path: &Path) -> io::Result<String> {
         self.note(path);
         String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|error| {
@@ -73,7 +73,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// The data at `path`.
+    /// Reads the data at `path`.
     pub fn data(&mut self, path: &Path) -> io::Result<Arc<Data>> {
         self.note(path);
         let octets = fs::metadata(path)?.len();
@@ -93,13 +93,13 @@ impl<'a> Files<'a> {
         Ok(data)
     }
 
-    /// Remembers a file that matters.
+    /// Records a file that the configuration depends on.
     pub(super) fn note(&mut self, path: &Path) {
         self.met.note(path);
     }
 }
 
-/// The files that matter to a configuration, each once.
+/// The files that a configuration depends on, each once.
 #[derive(Debug, Default)]
 pub(super) struct Met {
     known: HashSet<PathBuf>,
@@ -107,21 +107,21 @@ pub(super) struct Met {
 }
 
 impl Met {
-    /// Adds one. Also one that cannot be read: that it appears is a change.
+    /// Adds a file, even if it cannot be read: its creation would be a change.
     pub(super) fn note(&mut self, path: &Path) {
         if self.known.insert(path.to_owned()) {
             self.order.push(path.to_owned());
         }
     }
 
-    /// All of them, in the order they were met.
+    /// All of them, in the order in which they were added.
     pub(super) fn into_order(self) -> Vec<PathBuf> {
         self.order
     }
 }
 
-/// What would be right in the place of `written`, which is a file that cannot be read, at `path`; `usual` where it could well
-/// be a file.
+/// The help for a file that cannot be read; `written` is its name in the configuration. `usual` is the text
+/// for anything but a URL or a folder.
 pub fn unreadable_help<'a>(written: &str, path: &Path, usual: &'a str) -> &'a str {
     if written.contains("://") {
         "this is a URL, and only files are read here: download it, and name the file"
@@ -132,10 +132,10 @@ pub fn unreadable_help<'a>(written: &str, path: &Path, usual: &'a str) -> &'a st
     }
 }
 
-/// The text at `path`, to be parsed. Of one that is too long only so much is read that the parser says so.
+/// Reads a configuration file. If it is too long, reads only as much as the parser needs to report that.
 ///
 /// # Errors
-/// When it cannot be read, or is not in UTF-8.
+/// When the file cannot be read or is not in UTF-8.
 pub fn read_source(path: &Path) -> Result<Source, Report> {
     let name = path.display().to_string();
     let read = regular(path).and_then(|file| {
@@ -151,7 +151,7 @@ pub fn read_source(path: &Path) -> Result<Source, Report> {
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, text)),
         Err(error) => {
-            // The replacement keeps everything before the mistake in its place.
+            // Lossy conversion does not move the text before the mistake.
             let start = error.utf8_error().valid_up_to();
             let length = char::REPLACEMENT_CHARACTER.len_utf8();
             let foreign = Diagnostic::new(Span { start, length }, "this is not UTF-8");
@@ -161,15 +161,15 @@ pub fn read_source(path: &Path) -> Result<Source, Report> {
     }
 }
 
-/// The octets of the module at `path`.
+/// Reads the module at `path`.
 ///
 /// # Errors
-/// When it is not a regular file, too large, or cannot be read.
+/// When it is not a regular file, is too large, or cannot be read.
 pub fn read_module(path: &Path) -> io::Result<Bytes> {
     read(path, LARGEST_MODULE).map(Bytes::from)
 }
 
-/// The whole file.
+/// Reads a whole file of at most `largest` bytes.
 pub(super) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     regular(path)?.take(largest + 1).read_to_end(&mut bytes)?;
@@ -180,7 +180,7 @@ pub(super) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A regular file. Others are refused: a pipe would block, a device never end.
+/// Opens a regular file. Others are refused: a pipe would block, a device might never end.
 fn regular(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),

@@ -20,7 +20,7 @@ use super::wasi::{self, Wasi};
 use super::words::{Table, words};
 
 words! {
-    /// A `filter` as it is written.
+    /// A `filter` as written.
     pub(super) struct Written in FILTER(1..=1): r#"filter "access-log" { module "builtin:log" }"#;
 
     /// `"builtin:NAME"`, the path of a `.wasm` file, or `"oci://REGISTRY/NAME:TAG@sha256:DIGEST"` with a tag, a digest or
@@ -53,11 +53,11 @@ words! {
 
 const TEST_CASES: Table<()> = Table::plain(1..=1, r#"test-cases "PATH.test-cases.kdl""#);
 
-/// What may stand in it, the filter says.
+/// The contents are up to the filter.
 pub(super) const CONFIG: Table<()> = Table::plain(0..=0, "config { … }");
 
 words! {
-    /// What becomes of queries when a filter fails, and of readiness.
+    /// What happens to queries, and to readiness, when a filter fails.
     pub(super) struct Failing in ON_ERROR(1..=1): r#"on-error "servfail" unready=#true"#;
 
     /// What happens to a query.
@@ -73,7 +73,7 @@ const ANSWERS: [(&str, OnError); 3] = [
 ];
 
 words! {
-    /// What one instance of a filter may use.
+    /// Resource limits of one instance of a filter.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Limits in LIMITS(0..=0): r#"limits memory="16MiB" time="5ms""#, then refuse_empty;
 
@@ -96,7 +96,7 @@ words! {
     property "refresh-time" refresh_time: Duration = "30s" in duration(s(1)..=s(3600));
 }
 
-/// A WebAssembly page; memory comes in whole ones.
+/// The size of a WebAssembly page; memory is a multiple of it.
 const PAGE: usize = 64 * 1024;
 
 /// `filter "NAME" { … }`
@@ -104,43 +104,42 @@ const PAGE: usize = 64 * 1024;
 pub struct Filter {
     /// ASCII letters, digits, `-`, `_` and `.`; unique.
     pub name: String,
-    /// What names its code.
+    /// The module that its code comes from.
     pub module: Module,
-    /// Its code, read once, whole; it holds to the `sha256` if one was written. That of an artifact is empty until it is
-    /// delivered.
+    /// Its whole code, read once; matches `sha256` if that is given. Empty for an artifact until delivery.
     pub code: Bytes,
-    /// What was delivered, if its module is an artifact.
+    /// What was delivered, if the module is an artifact.
     pub artifact: Option<Delivered>,
-    /// Why its module and `config` are not those in the file: calls of that filter failed for many.
+    /// Why its module and `config` are not those in the file: the configured ones failed in too many calls.
     pub reverted: Option<String>,
-    /// `signed-by`: what its module's signature must be.
+    /// `signed-by`: the signature that its module needs.
     pub signed_by: SignedBy,
-    /// What happens when it fails.
+    /// What happens to a query when it fails.
     pub on_error: OnError,
-    /// Whether the proxy is not ready while it is suspended.
+    /// Whether `/ready` fails while it is suspended.
     pub unready: bool,
-    /// How many of its first queries and responses must not suspend it, after a reload.
+    /// How many of its first queries and responses after a reload must not suspend it.
     pub probation: u64,
-    /// What one instance of it may use.
+    /// The resource limits of one instance.
     pub limits: Limits,
-    /// What it may have of WASI.
+    /// The parts of WASI that it may use.
     pub wasi: Wasi,
-    /// What it makes its data of, besides what its `config` names.
+    /// The sources of its data, besides the files in its `config`.
     pub refresh: Option<Refresh>,
     /// The `config` block, in document order.
     pub config: Vec<ConfigNode>,
-    /// `test-cases "PATH"`, or the file beside the module: what it must pass before it is taken.
+    /// `test-cases "PATH"`, or the file beside the module: the tests it must pass before it is used.
     pub test_cases: Option<TestCasesFile>,
-    /// Where it stands, for errors about the filter as a whole.
+    /// Its span, for errors about the filter as a whole.
     pub span: Span,
-    /// Where its `module` stands, for errors about the code.
+    /// The span of its `module`, for errors about the code.
     pub module_span: Span,
-    /// Where its `config` stands, or the filter if there is none.
+    /// The span of its `config`, or of the filter if it has none.
     pub config_span: Span,
 }
 
 impl Written {
-    /// A filter of this name; none if its module or code has mistakes.
+    /// Makes a filter of this name; `None` if its module or code has mistakes.
     pub(super) fn into_filter(self, name: String, span: Span, config_span: Span) -> Option<Filter> {
         let module = self.module?;
         Some(Filter {
@@ -179,37 +178,37 @@ impl Filter {
     }
 }
 
-/// An artifact that was delivered.
+/// An artifact after delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// The digest of its manifest, beginning with `sha256:`.
+    /// The digest of its manifest, starting with `sha256:`.
     pub digest: String,
-    /// Who has signed it, if somebody had to have.
+    /// The signer, if a signature was required.
     pub signer: Option<Signer>,
 }
 
-/// Who has signed an artifact.
+/// The signer of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
-    /// What the key or identity is called.
+    /// The name of the key or identity.
     pub name: String,
-    /// Whether the signature says of which repository the artifact is. If not, it is as good for any other name.
+    /// Whether the signature names the artifact's repository. If not, it is valid for any repository.
     pub says_repository: bool,
 }
 
-/// A file with a filter's test cases, not looked into here.
+/// A file with a filter's test cases; not parsed here.
 #[derive(Debug, Clone)]
 pub struct TestCasesFile {
-    /// What is in it; its name is the path.
+    /// Its contents, named by its path.
     pub source: Source,
-    /// What names it in the configuration, for errors about the file.
+    /// The place in the configuration that names it, for errors about the file.
     pub span: Span,
 }
 
 impl Filter {
-    /// Where in the file a part of the `config` block stands. `node` is an index into
-    /// [`Filter::config`]; none, or one that does not exist, is the block as a whole, and a part
-    /// that does not exist is its node: a filter may point anywhere.
+    /// Returns the span of a part of the `config` block. `node` is an index into [`Filter::config`]. A
+    /// missing or invalid node stands for the whole block, an invalid part for its node: a filter may send
+    /// any index.
     pub fn config_place(&self, node: Option<usize>, place: Place) -> Span {
         let Some(node) = node.and_then(|index| self.config.get(index)) else {
             return self.config_span;
@@ -223,10 +222,10 @@ impl Filter {
     }
 }
 
-/// `on-error "bypass" | "servfail" | "refuse"`: what a query gets whose filter failed.
+/// `on-error "bypass" | "servfail" | "refuse"`: what happens to a query when its filter fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
-    /// As if the filter had passed it. The default.
+    /// It continues as if the filter had passed it.
     #[default]
     Bypass,
     /// SERVFAIL.
@@ -235,7 +234,7 @@ pub enum OnError {
     Refuse,
 }
 
-/// The file with the test cases of `filter`: the one that it names, or the one beside its module if there is one.
+/// Finds the test cases of `filter`: the file that it names, or the one beside its module if that exists.
 pub(super) fn test_cases(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -273,12 +272,12 @@ pub(super) fn test_cases(
     }
 }
 
-/// Where the test cases of a module are looked for: `FILE.test-cases.kdl` beside `FILE.wasm`.
+/// The default file of a module's test cases: `FILE.test-cases.kdl` beside `FILE.wasm`.
 pub fn test_cases_beside(module: &Path) -> PathBuf {
     module.with_extension("test-cases.kdl")
 }
 
-/// Reports `limits` that limit nothing.
+/// Reports an empty `limits`.
 fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Limits) {
     if node.entries().is_empty() {
         let empty = Diagnostic::new(head(node), "`limits` is empty");
@@ -297,7 +296,7 @@ fn memory(value: &KdlValue) -> Result<usize, Wrong> {
     Ok(bytes)
 }
 
-/// A name that can stand in logs and metrics as it is.
+/// Reads a name that is safe in logs and metrics as it is.
 pub(super) fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let fits = (1..=63).contains(&name.len());
@@ -337,7 +336,7 @@ mod tests {
             let text = format!("listen \"::1\"\nfilters \"lists\"\nzone \".\" {{ {uses} }}\n{filters}");
             parse_in(folder.path(), &text)
         };
-        // One with a node, one without, one that nobody uses, and one with a module of its own.
+        // One with a node, one without, one unused, and one with its own module.
         let config = parse(
             "use \"a\"; use \"b\"; use \"log\"",
             "filter \"b\" { on-error \"refuse\" }\nfilter \"log\" { module \"builtin:log\" }",

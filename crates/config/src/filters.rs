@@ -1,4 +1,4 @@
-//! The filters of a file: those with a node, and those that a zone uses and a folder has.
+//! The filters of a configuration: `filter` nodes, and filters that a zone uses from the `filters` folder.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +14,16 @@ use super::refresh;
 use super::signatures::{self, Signatures, SignedBy};
 use super::wasi;
 
-/// The filters of a file, while it is decoded.
+/// The filters of a configuration while it is decoded.
 pub(super) struct Filters<'a> {
     builtins: Builtins<'a>,
-    /// `filters "FOLDER"`: where the modules of filters are that have no `module`.
+    /// `filters "FOLDER"`: the folder of modules for filters without `module`.
     folder: Option<&'a Path>,
-    /// Whom `signed-by` may name.
+    /// The signers that `signed-by` may name.
     signatures: &'a Signatures,
-    /// One for each `filter` with a name; none: it has mistakes.
+    /// One entry per named `filter`; `None` if it has mistakes.
     decoded: Vec<Option<Filter>>,
-    /// Name, place, and whether a zone uses it.
+    /// Name, span, and whether a zone uses it.
     known: Vec<(String, Span, bool)>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// The index of the filter called `name`, which counts as used from now on.
+    /// The index of the filter `name`, which is marked as used.
     pub fn find(&mut self, name: &str) -> Option<usize> {
         let index = self.known.iter().position(|(known, ..)| known == name)?;
         self.known[index].2 = true;
@@ -53,7 +53,7 @@ impl<'a> Filters<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether a filter called so comes with the proxy.
+    /// Whether there is a built-in filter of this name.
     pub(crate) fn is_builtin(&self, name: &str) -> bool {
         self.builtins.iter().any(|(builtin, _)| *builtin == name)
     }
@@ -63,14 +63,14 @@ impl<'a> Filters<'a> {
         self.known.iter().map(|(name, ..)| name.as_str()).collect()
     }
 
-    /// The file in the folder of filters that has the module of one called so.
+    /// The path of a filter's module in the `filters` folder.
     fn module_of(&self, name: &KdlEntry) -> Option<PathBuf> {
         let name = filter_name(name.value()).ok()?;
         Some(self.folder?.join(format!("{name}.wasm")))
     }
 
-    /// Decodes a filter that a zone uses and that has no node: it is all defaults, and its module is in the folder of
-    /// filters. If it is not there, neither is the filter, as the zone will say.
+    /// Decodes a filter that a zone uses but that has no node: it has all defaults, and its module is in the
+    /// `filters` folder. If the module is missing, so is the filter; the zone reports that.
     pub(crate) fn decode_used(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, name: &KdlEntry) {
         let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
         let path = self.module_of(name).filter(|path| path.is_file());
@@ -121,7 +121,7 @@ impl<'a> Filters<'a> {
             .push(written.into_filter(name, span, config.map_or(span, head)));
     }
 
-    /// What the module's signature must be.
+    /// Decodes `signed-by`.
     fn signed_by(
         &self,
         mistakes: &mut Mistakes,
@@ -142,8 +142,7 @@ impl<'a> Filters<'a> {
         signatures::signed_by(mistakes, self.signatures, node)
     }
 
-    /// Reports filters that no zone uses, and gives all of them; none is missing if nothing was
-    /// reported.
+    /// Reports unused filters, and returns all of them; if nothing was reported, none is missing.
     pub fn finish(self, mistakes: &mut Mistakes) -> Vec<Filter> {
         for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
             let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));

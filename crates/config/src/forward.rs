@@ -1,4 +1,4 @@
-//! `forward`: whom to ask.
+//! `forward`: which upstreams are asked.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::words::words;
 use crate::dns::tsig::Key;
 use crate::tls::{self, Trust};
 
-/// Upstreams of one `forward`, those of a resolv.conf included.
+/// The most upstreams in one `forward`, including those from a resolv.conf.
 const MOST_UPSTREAMS: usize = 16;
 
 words! {
@@ -72,13 +72,13 @@ words! {
     /// Outcomes after which the next stage is asked; `"SERVFAIL"` includes upstreams that do not answer.
     list "next"(1..=4) next: Vec<Next> = ("none": "NXDOMAIN") in word(&OUTCOMES);
     besides {
-        /// Those of the upstreams that are written by name. What their addresses are, is not in the file.
+        /// Upstreams given by host name, whose addresses are not in the file.
         named: Vec<NamedUpstream>;
     }
 }
 
 impl Forward {
-    /// Our side of TLS with its upstreams, if they are encrypted.
+    /// The TLS client for its upstreams, if they are encrypted.
     pub fn client(&self) -> Option<tls::Client> {
         match self.protocol {
             Protocol::Udp | Protocol::Tcp => None,
@@ -87,7 +87,7 @@ impl Forward {
     }
 }
 
-/// With any of these, some questions are left to the stages below.
+/// Words with which some queries are passed to the stages below.
 pub(super) const PASSES_ON: [&str; 2] = ["except", "next"];
 
 const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
@@ -109,19 +109,19 @@ const OUTCOMES: [(&str, Next); 4] = [
     ("REFUSED", Next::Refused),
 ];
 
-/// What surrounds a `forward` and matters to it.
+/// The surroundings of a `forward` that its decoder needs.
 pub(super) struct Place<'a> {
-    /// Relative paths begin here.
+    /// Where relative paths start.
     pub folder: &'a Path,
     pub listeners: &'a Listeners,
     pub node: Option<&'a Node>,
-    /// Every resolv.conf that is read is added.
+    /// Collects every resolv.conf read.
     pub files: &'a mut files::Met,
-    /// What such files name and cannot be asked, or not yet, is added.
+    /// Collects the entries of those files that cannot be used, or not yet.
     pub unusable: &'a mut Vec<String>,
-    /// The interfaces that are named there are added.
+    /// Collects the interfaces named in those files.
     pub interfaces: &'a mut Vec<String>,
-    /// Those that zone transfers may be signed with.
+    /// The keys that may sign zone transfers.
     pub keys: &'a [Key],
 }
 
@@ -153,7 +153,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
     forward
 }
 
-/// Reports names that nobody is asked for, and servers that are asked for none.
+/// Reports named upstreams without `bootstrap`, and `bootstrap` without named upstreams.
 fn bootstrap(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode, forward: &Forward) {
     let written = child(block(node), "bootstrap");
     match (forward.named.first(), written) {
@@ -177,7 +177,7 @@ fn bootstrap(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode, forward
     }
 }
 
-/// Reports a `protocol` where the upstreams have a scheme.
+/// Reports a `protocol` beside upstreams that have a scheme.
 fn refuse_protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Encryption) {
     if let Some(node) = child(nodes, "protocol") {
         let problem = format!(
@@ -188,7 +188,7 @@ fn refuse_protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Encryptio
     }
 }
 
-/// Reports an `https-method` of upstreams that are not asked over HTTPS.
+/// Reports `https-method` beside upstreams that do not use HTTPS.
 fn refuse_method(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryption>) {
     if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
         let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
@@ -220,16 +220,16 @@ fn trust(
     encrypted::trust(mistakes, &mut files, node)
 }
 
-/// What the values of a `forward` come to, each with its place.
+/// The parsed values of a `forward`, each with its span.
 #[derive(Default)]
 struct Found {
     upstreams: Vec<(Upstream, Span)>,
     named: Vec<(NamedUpstream, Span)>,
-    /// What each value begins with.
+    /// The scheme of each value.
     schemes: Vec<(Option<Encryption>, Span)>,
-    /// What is wrong with lines of files, if there is nobody else to ask.
+    /// Problems with lines of files, reported only if no upstream is usable.
     unusable: Vec<Diagnostic>,
-    /// Whether a file may name others later.
+    /// Whether a file may list upstreams later.
     awaited: bool,
 }
 
@@ -277,8 +277,8 @@ fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
     found.find(|(known, _)| known == sought).map(|(_, span)| *span)
 }
 
-/// The upstreams that are written, and those in the files that are named; those that have a name alone; and the scheme that all
-/// have, if any has.
+/// Returns the upstreams with an address, including those from files; those with only a name; and their
+/// common scheme, if there is one.
 fn upstreams(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -309,8 +309,8 @@ fn upstreams(
     (upstreams.collect(), named.collect(), scheme)
 }
 
-/// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get
-/// to read what is asked instead.
+/// Reports upstreams of one stage with different schemes. Otherwise, an attacker who blocks the encrypted one
+/// could read the queries sent to the other.
 fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)]) {
     let Some((first, first_span)) = schemes.first() else {
         return;
@@ -328,7 +328,7 @@ fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)
     }
 }
 
-/// Whether an argument names a file; no address begins like that.
+/// Whether an argument names a file; no address starts like this.
 pub(super) fn is_path(text: &str) -> bool {
     ["/", "./", "../"]
         .iter()
@@ -350,7 +350,7 @@ fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
     Ok((Target::At(plain.into()), None))
 }
 
-/// Reports an upstream that is this proxy itself.
+/// Reports an upstream that is this proxy.
 fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
         let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
@@ -376,10 +376,10 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
     );
 }
 
-/// The listener that gets what is sent to an upstream, if one does, and its place.
+/// The listener that would receive queries to an upstream, and its span.
 fn loops(place: &Place<'_>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
-    // With the rules of fall-through, what the node itself sends to the cluster's DNS goes to the
-    // cluster's DNS, although the proxy listens on that address, too.
+    // With fall-through rules, the node's own queries to the cluster DNS address reach the cluster DNS, even
+    // though the proxy listens on that address.
     let past_us = place.node.is_some_and(|node| {
         node.iptables
             && node.mode == NodeMode::FallThrough
@@ -389,7 +389,7 @@ fn loops(place: &Place<'_>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> 
     place.listeners.reached_by(upstream).filter(|_| !past_us)
 }
 
-/// The name servers in the resolv.conf at `path`, and what is to be reported if nobody else can be asked.
+/// The name servers in the resolv.conf at `path`, and the problems to report if there are no other upstreams.
 fn resolv_conf(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -434,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Upstreams without more than an address.
+    /// Upstreams with only an address.
     fn to(addresses: &[&str]) -> Vec<Upstream> {
         let parsed = addresses
             .iter()
@@ -715,14 +715,14 @@ mod tests {
         assert_eq!(forward.upstreams, to(&["192.0.2.1:53", "[2001:db8::1]:53"]));
         assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
 
-        // What cannot be used is said, and what can is used beside it.
+        // Unusable entries are reported, and the usable ones are used.
         let config = parse("nameserver 127.0.0.1\nnameserver 192.0.2.1\nnameserver dns.example\n").unwrap();
         let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
             panic!("{config:?}")
         };
         assert_eq!(forward.upstreams, to(&["192.0.2.1:53"]));
         assert_eq!(config.unusable.len(), 2, "{:?}", config.unusable);
-        // Who is not there yet is waited for.
+        // Wait for upstreams that may still appear.
         for content in ["", "nameserver fe80::1%nosuchlink\n"] {
             assert_eq!(parse(content).unwrap().unusable.len(), 1);
         }

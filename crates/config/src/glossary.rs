@@ -1,4 +1,4 @@
-//! What the [tables](super::words) say, for people: the tables of the reference, and `dnsweir words`.
+//! Renders the [tables](super::words) as text, for the reference and for `dnsweir words`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use super::decode::Takes;
 use super::whole::FILE;
 use super::words::{Form, Preset, Word};
 
-/// What a word means, to go on after something else: in lower case, without a full stop.
+/// The meaning of a word as part of a sentence: in lower case, without a full stop.
 pub(super) fn meaning(word: &Word) -> String {
     let text = word.meaning.trim().trim_end_matches('.');
     let first = text.find(|letter| letter != '[').unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn meaning(word: &Word) -> String {
     }
 }
 
-/// What holds where a word is not written, in Markdown; empty: each of its own words says that.
+/// The default of a word, in Markdown; empty if the words in its block have their own defaults.
 pub(super) fn default(word: &Word) -> String {
     let own = match word.default {
         Preset::Text(text) => text.to_owned(),
@@ -30,14 +30,14 @@ pub(super) fn default(word: &Word) -> String {
         Preset::Value(value @ ("true" | "false")) => format!("`#{value}`"),
         Preset::Value(number) => grouped(number),
     };
-    // Of a node that is written without its value.
+    // The default of the value, for a node written without it.
     let inner = values(word).filter(|value| matches!(value.default, Preset::Value(..)));
     let both = [own, inner.map(default).unwrap_or_default()];
     let said: Vec<String> = both.into_iter().filter(|said| !said.is_empty()).collect();
     said.join("; ")
 }
 
-/// What its values may be, in Markdown; empty: it has none.
+/// The values that a word takes, in Markdown; empty if it takes none.
 pub(super) fn bounds(word: &Word) -> String {
     let repeated = match word.form {
         Form::Switch => return "a switch".to_owned(),
@@ -63,12 +63,12 @@ pub(super) fn bounds(word: &Word) -> String {
     said.join("; ")
 }
 
-/// The row of a node's values.
+/// The row for the values of a node.
 fn values(word: &Word) -> Option<&'static Word> {
     word.words.iter().find(|word| word.form == Form::Values)
 }
 
-/// So many of something.
+/// Spells a range of counts.
 fn counted(count: &RangeInclusive<usize>, what: &str) -> String {
     match (*count.start(), *count.end()) {
         (_, most) if most <= 1 || what.is_empty() => what.to_owned(),
@@ -78,7 +78,7 @@ fn counted(count: &RangeInclusive<usize>, what: &str) -> String {
     }
 }
 
-/// What a kind takes; empty if it does not say.
+/// The values that a kind takes, if it defines them.
 fn taken(takes: &Takes) -> String {
     let quoted = |word: &str| format!("`\"{word}\"`");
     match takes {
@@ -96,7 +96,7 @@ fn taken(takes: &Takes) -> String {
     }
 }
 
-/// A number whose thousands are set apart.
+/// Groups digits in thousands.
 fn grouped(digits: &str) -> String {
     if digits.len() <= 4 {
         return digits.to_owned();
@@ -111,7 +111,7 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// A text without Markdown, for a terminal: a place in the reference is named, other links are their words.
+/// Removes Markdown, for a terminal. Links into the reference become its section; others become their text.
 pub(super) fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -134,7 +134,7 @@ pub(super) fn plain(text: &str) -> String {
     (plain + rest).replace('`', "")
 }
 
-/// All words, each once.
+/// All words, without duplicates.
 pub fn known_words() -> Vec<&'static str> {
     fn collect(words: &[Word], found: &mut BTreeSet<&'static str>) {
         for word in words.iter().filter(|word| word.form != Form::Values) {
@@ -147,7 +147,7 @@ pub fn known_words() -> Vec<&'static str> {
     found.into_iter().collect()
 }
 
-/// What there is to know of one word, wherever it may stand; of all words an overview.
+/// Describes one word in every place where it is allowed, or gives an overview of all words.
 pub fn glossary(word: Option<&str>) -> String {
     let mut text = String::new();
     match word {
@@ -157,7 +157,7 @@ pub fn glossary(word: Option<&str>) -> String {
     text
 }
 
-/// The words of a table, with what holds without them, and those in them; what they mean if they are to be `explained`.
+/// Lists the words of a table with their defaults and nested words; with their meanings if `explained`.
 fn overview(text: &mut String, depth: usize, words: &[Word], explained: bool) {
     for word in words.iter().filter(|word| word.is_listed(words)) {
         let name = spelled(word);
@@ -174,7 +174,7 @@ fn overview(text: &mut String, depth: usize, words: &[Word], explained: bool) {
     }
 }
 
-/// A word as it is written: with a `=` if it is a property, in quotes if it stands for a value.
+/// A word as it is written: properties with `=`, values in quotes.
 fn spelled(word: &Word) -> String {
     match word.form {
         Form::Property => format!("{}=", word.name),
@@ -183,7 +183,7 @@ fn spelled(word: &Word) -> String {
     }
 }
 
-/// Each place of a word.
+/// Describes a word in each place where it is allowed.
 fn found(text: &mut String, name: &str, owners: &mut Vec<&'static str>, words: &[Word]) {
     for word in words {
         if word.name == name && word.form != Form::Values {
@@ -225,7 +225,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
-    /// Calls `look` with each table: whose it is, and its rows.
+    /// Calls `look` with the owner and rows of each table.
     fn tables(look: &mut impl FnMut(&'static str, &'static [Word])) {
         fn inside(words: &'static [Word], look: &mut impl FnMut(&'static str, &'static [Word])) {
             for word in words {
@@ -237,7 +237,7 @@ mod tests {
         inside(FILE.words, look);
     }
 
-    /// A value that a table gives would be taken if it were written.
+    /// Every default value is also valid if written.
     #[test]
     fn each_default_is_within_its_bounds() {
         let mut count = 0;
@@ -261,7 +261,7 @@ mod tests {
         assert!(count > 50, "{count}");
     }
 
-    /// What an example shows is what is read: its first word is the row's.
+    /// The first word of each example is the row's.
     #[test]
     fn each_example_is_of_its_word() {
         tables(&mut |_, words| {
@@ -274,7 +274,7 @@ mod tests {
         });
     }
 
-    /// A word, with a property that it does not have, in an example of each node around it.
+    /// Wraps an example of a word, with an invalid property added, in examples of its owners.
     fn with_nonsense(owners: &[&Word], word: &Word) -> KdlNode {
         let example = |word: &Word| {
             let mut node: KdlNode = word.shape.example.parse().unwrap();
@@ -293,7 +293,7 @@ mod tests {
         inner
     }
 
-    /// Also those that are read by hand.
+    /// Including those read by hand.
     #[test]
     fn each_node_is_checked() {
         fn each<'w>(owners: &mut Vec<&'w Word>, words: &'w [Word], missed: &mut Vec<String>) {
@@ -323,7 +323,7 @@ mod tests {
         assert!(missed.is_empty(), "{}", missed.join("\n---\n"));
     }
 
-    /// The rows of a table in the reference: a node's properties below it.
+    /// The rows of a table in the reference, properties after their node.
     fn rows(words: &[Word], linked: impl Fn(&Word) -> bool) -> Vec<String> {
         let row = |name: String, word: &Word| {
             let cells = [name, default(word), bounds(word), meaning(word)];
@@ -358,7 +358,8 @@ mod tests {
         rows
     }
 
-    /// The tables of the reference, by the first cell of each. A word that stands in several places has the longest.
+    /// The tables of the reference, by the first cell of each row. A word with several places has its
+    /// longest.
     fn reference(text: &str) -> BTreeMap<String, Vec<String>> {
         let headed = |word: &Word| text.contains(&format!("# `{}`\n", word.name));
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -367,7 +368,7 @@ mod tests {
             let is_section = FILE.words.iter().any(|word| std::ptr::eq(word.words, words));
             let (head, rows) = match (owner, has_nodes) {
                 ("", _) => ("in the file".to_owned(), rows(words, headed)),
-                // Its one word is another's.
+                // Its one word is documented elsewhere.
                 ("source", true) => return,
                 (_, true) => (
                     format!("in `{owner}`"),
@@ -407,7 +408,7 @@ mod tests {
         compare(&path, &written);
     }
 
-    /// What libFuzzer puts where octets would seldom make any of it.
+    /// The dictionary of libFuzzer, since random bytes would seldom form a word.
     #[test]
     fn the_fuzzers_know_every_word() {
         let mut words: BTreeSet<String> = known_words().into_iter().map(str::to_owned).collect();
@@ -437,7 +438,7 @@ mod tests {
         compare(&root().join("fuzz/dictionaries/config.txt"), &text);
     }
 
-    /// What is no word: the syntax, and values of each kind.
+    /// Tokens that are not words: the syntax, and values of each kind.
     const SYNTAX: &[&str] = &[
         "{",
         "}",

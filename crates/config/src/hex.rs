@@ -1,11 +1,11 @@
-//! Octets as hexadecimal digits.
+//! Hexadecimal text.
 
-/// Two digits for each octet, in lowercase.
+/// Returns two lowercase digits per byte.
 pub fn digits(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// The octets of such a text, in any letter case; none if it is something else.
+/// Parses hexadecimal digits of either case; `None` if the text is anything else.
 pub fn octets(digits: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = digits
         .chars()

@@ -1,8 +1,7 @@
-//! `include "PATH"`: what other files say, in its place. A folder stands for every `.kdl` file in it, in the order of their
-//! names.
+//! `include "PATH"` inserts other files. A folder stands for every `.kdl` file in it, in order of name.
 //!
-//! It may stand at the top and in any block but that of a filter's `config`, whose words are the filter's. Paths in an included file begin
-//! where those of the whole configuration do, since it may be included from anywhere.
+//! Allowed at the top level and in any block but a filter's `config`, whose words belong to the filter. Paths
+//! in an included file start at the folder of the main configuration, because any file may include it.
 
 use std::fs;
 use std::io;
@@ -21,24 +20,24 @@ pub(super) const NAME: &str = "include";
 
 pub(super) const INCLUDE: Table<()> = Table::plain(1..=64, r#"include "/etc/dnsweir/conf.d""#);
 
-/// Files that a configuration may consist of, and octets that they may have together.
+/// The most files in a configuration, and the most bytes in all of them.
 const MOST: (usize, usize) = (256, 4 * 1024 * 1024);
 
-/// A configuration whose files are being put together.
+/// A configuration that is being put together.
 struct Whole {
-    /// The texts of all of them: spans are places in it.
+    /// The texts of all files; spans are offsets in it.
     source: Source,
-    /// What was included, and the folders that were looked into.
+    /// The included files and folders.
     files: Vec<PathBuf>,
-    /// What is wrong with `include`s.
+    /// Mistakes in `include`s.
     mistakes: Mistakes,
 }
 
-/// What `decode` makes of the nodes of `source` and all that it includes; relative paths begin at `folder`. It is given the texts
-/// of all files, and which these are.
+/// Decodes `source` with everything it includes; relative paths start at `folder`. `decode` also gets the
+/// joined text and the paths of the files.
 ///
 /// # Errors
-/// Every mistake that it found, or that a text is not KDL.
+/// Every mistake found, or a syntax error in a text.
 pub(super) fn document<T>(
     source: &Source,
     folder: &Path,
@@ -64,8 +63,8 @@ pub(super) fn document<T>(
 }
 
 impl Whole {
-    /// The nodes of a document, with those of other files in the place of each `include`. `open` are the files that are being
-    /// read, none of which may be read again.
+    /// Returns the nodes of a document with each `include` replaced by the nodes of its files. `open` are the
+    /// files being read, which must not be included again.
     fn expanded(
         &mut self,
         folder: &Path,
@@ -89,7 +88,7 @@ impl Whole {
         Ok(nodes)
     }
 
-    /// What the files say that an `include` names.
+    /// The nodes of the files that an `include` names.
     fn included(
         &mut self,
         folder: &Path,
@@ -124,12 +123,12 @@ impl Whole {
         Ok(nodes)
     }
 
-    /// Where the text of the last file begins.
+    /// The offset of the last file's text.
     fn start(&self) -> usize {
         self.source.part(self.source.text().len()).1.start
     }
 
-    /// The file at `path`, or the files in the folder.
+    /// Returns the file at `path`, or the files in that folder.
     fn files_at(&mut self, path: &Path, entry: &KdlEntry) -> Vec<PathBuf> {
         self.files.push(path.to_owned());
         match in_folder(path) {
@@ -145,9 +144,9 @@ impl Whole {
         }
     }
 
-    /// What a file says, at its place behind the texts of the others; none: there are too many.
+    /// Reads a file and appends its text to the others; `None` if the limits are exceeded.
     fn document_at(&mut self, file: &Path, include: Span) -> Result<Option<KdlDocument>, Report> {
-        // They are few.
+        // A linear search is fine: there are few files.
         if !self.files.iter().any(|known| known == file) {
             self.files.push(file.to_owned());
         }
@@ -166,7 +165,8 @@ impl Whole {
     }
 }
 
-/// The `.kdl` files of the folder at `path`, by name; none: it is no folder. Config maps are folders with hidden files.
+/// The `.kdl` files in the folder at `path`, by name; `None` if it is not a folder. Hidden files are skipped:
+/// mounted config maps have some.
 fn in_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(None);
@@ -185,7 +185,7 @@ fn in_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// Has a node, and all in it, stand so many octets later.
+/// Shifts the spans of a node and everything in it by `octets` bytes.
 fn move_by(node: &mut KdlNode, octets: usize) {
     let later = |span: miette::SourceSpan| (span.offset() + octets, span.len());
     let identifier = |name: &mut KdlIdentifier| {
@@ -268,7 +268,7 @@ mod tests {
         assert!(shown.contains(&place) && shown.contains("forwrad"), "{shown}");
         let report = parse_in(folder.path(), &in_zone("include \"bad.kdl\"")).unwrap_err();
         assert!(report.to_string().contains("bad.kdl:2:"), "{report}");
-        // Two that may stand there once only: both are shown.
+        // Two sections that are allowed only once: both are shown.
         write(folder.path(), &[("listen.kdl", "\nlisten \"127.0.0.8\"")]);
         let twice = format!("include \"listen.kdl\"\n{}", in_zone("forward \"192.0.2.1\""));
         let shown = parse_in(folder.path(), &twice).unwrap_err().to_string();

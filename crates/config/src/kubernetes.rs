@@ -1,4 +1,4 @@
-//! `kubernetes`: the records of a cluster.
+//! `kubernetes`: serves the DNS records of a cluster.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,15 +56,15 @@ words! {
     hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
 }
 
-/// `pods "disabled" | "insecure" | "verified"`: which names of pods there are.
+/// `pods "disabled" | "insecure" | "verified"`: which pod names exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pods {
     /// None.
     #[default]
     Disabled,
-    /// That of every address.
+    /// One for every address.
     Insecure,
-    /// Those of addresses that a pod of the namespace has.
+    /// Only those of addresses that a pod of the namespace has.
     Verified,
 }
 
@@ -97,7 +97,7 @@ pub(super) const FALLTHROUGH: Table<()> = Table::plain(0..=256, r#"fallthrough "
 const MULTICLUSTER: Table<()> = Table::plain(1..=16, r#"multicluster "clusterset.local""#);
 const AUTOPATH: Table<()> = Table::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
 
-/// With it, some questions are left to the stages below.
+/// A word with which some queries are passed to the stages below.
 pub(super) const PASSES_ON: [&str; 1] = ["fallthrough"];
 
 const PODS: [(&str, Pods); 3] = [
@@ -106,16 +106,17 @@ const PODS: [(&str, Pods); 3] = [
     ("verified", Pods::Verified),
 ];
 
-/// The domain of a cluster that was given no other.
+/// The default domain of a cluster.
 pub(super) const DOMAIN: &str = "cluster.local.";
 
-/// Domains that pods search in, besides those of the cluster: with them and the name alone, as many as a filter may list.
+/// The most domains in a pod's search list besides those of the cluster: with these and the bare name, as
+/// many as a filter may list.
 const MOST_SEARCHED: usize = 29;
 
-/// What a kubeconfig has at most, in octets.
+/// Size limit of a kubeconfig, in bytes.
 const LONGEST_KUBECONFIG: u64 = 1 << 20;
 
-/// Decodes `kubernetes` in a zone with these names.
+/// Decodes `kubernetes` in a zone with the names `zones`.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -153,7 +154,7 @@ pub(super) fn decode(
     kubernetes
 }
 
-/// The zones of services' outside addresses.
+/// Decodes the zones of services' external addresses.
 fn external(mistakes: &mut Mistakes, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
     let node = child(nodes, "external")?;
     let mut external = EXTERNAL.read(mistakes, node);
@@ -161,7 +162,7 @@ fn external(mistakes: &mut Mistakes, zones: &[String], nodes: &[KdlNode]) -> Opt
     Some(external)
 }
 
-/// The names that a node has, of which queries come to the zone.
+/// The names in a node; reports names outside the zone, for which no query would arrive.
 fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<String> {
     let word = node.name().value();
     let mut names = Vec::new();
@@ -180,7 +181,7 @@ fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<S
     names
 }
 
-/// What pods search in after the domains of the cluster.
+/// The search domains of pods after those of the cluster.
 fn autopath(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -207,7 +208,7 @@ fn autopath(
     Some(domains)
 }
 
-/// The search list of a resolv.conf. What is no domain there is nothing that pods search in.
+/// The search list of a resolv.conf, without entries that are not domains.
 fn search_list_of(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -225,10 +226,10 @@ fn search_list_of(
     names.filter_map(|name| zone_name(&name).ok()).collect()
 }
 
-/// Below which names what does not exist is left to the next stage.
+/// The names below which missing names are left to the next stage.
 pub(super) fn fallthrough(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<String> {
     match mistakes.list(nodes, "fallthrough", &FALLTHROUGH.shape, zone_name) {
-        // Without names: whatever it is.
+        // Without names: everywhere.
         Some(names) if names.is_empty() => vec![".".to_owned()],
         names => names.unwrap_or_default(),
     }
@@ -248,7 +249,7 @@ pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNod
     Some(Kubeconfig { path, ..kubeconfig })
 }
 
-/// The name of a namespace, or another label.
+/// Reads the name of a namespace, or another label.
 pub(super) fn label(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
@@ -261,7 +262,7 @@ pub(super) fn label(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
-/// A label selector. What is wrong with it inside, the API server says.
+/// Reads a label selector. Its syntax is left to the API server to check.
 pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
     let selector = text(value)?;
     let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
@@ -274,7 +275,7 @@ pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
-/// Whether names in a zone are those of addresses.
+/// Whether a zone contains reverse names.
 fn is_reverse(zone: &str) -> bool {
     let dotted = format!(".{zone}");
     [".in-addr.arpa.", ".ip6.arpa."]
@@ -379,7 +380,7 @@ mod tests {
         );
     }
 
-    /// The names of services end in the first zone that is not for addresses.
+    /// The names of services end in the first zone that is not a reverse zone.
     #[test]
     fn the_domain_is_that_of_its_zone() {
         for (zones, expected) in [

@@ -1,11 +1,11 @@
-//! The configuration: what the operator wrote, checked, with every default filled in.
+//! Reads and checks the configuration, and fills in every default.
 //!
-//! Text becomes a [`Config`] in one step ([`load`]) or a [`Report`] of every mistake in it; nothing
-//! in between is visible. This module knows KDL and nothing else of the proxy: it touches no
-//! socket, no interface and no WebAssembly, and reads no file but those that the text names.
+//! [`load`] turns a text into a [`Config`] or a [`Report`] of every mistake in it; no intermediate state is
+//! visible. This crate knows KDL and nothing about the rest of the proxy. It uses no socket, interface or
+//! WebAssembly, and reads only the files that the text names.
 //!
-//! Each section of the language has a file that decodes it, and `docs/configuration.md` describes
-//! them all; its examples are parsed by a test here.
+//! Each section of the language is decoded by its own file and described in `docs/configuration.md`. A test
+//! here parses the examples in that document.
 
 mod address;
 mod admin;

@@ -1,4 +1,4 @@
-//! `listen`: where clients ask.
+//! `listen`: the addresses on which clients are served.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,13 +43,14 @@ words! {
     /// Which clients may ask on some of the addresses: [below](#clients).
     hands "clients" clients: Vec<(SocketAddr, Clients)> = ("as in the file") in clients::OF_LISTENER, "addresses";
     besides {
-        /// Those of the addresses that have a scheme.
+        /// The subset of the addresses that have a scheme.
         encrypted: Vec<(SocketAddr, Encryption)>;
     }
 }
 
 impl Listen {
-    /// All addresses, and what is spoken there, none being DNS over UDP and TCP. QUIC shares an address with TLS or HTTPS.
+    /// All addresses with their protocols; `None`: DNS over UDP and TCP. QUIC may share one with TLS or
+    /// HTTPS.
     pub fn each(&self) -> impl Iterator<Item = (SocketAddr, Option<Encryption>)> {
         let plain = self.plain().map(|address| (address, None));
         let encrypted = self.encrypted.iter();
@@ -63,13 +64,13 @@ impl Listen {
     }
 }
 
-/// The listen addresses with their places, for everything that must not clash with them.
+/// The listen addresses with their spans, to check other addresses for conflicts.
 #[derive(Default)]
 pub(super) struct Listeners(pub(super) Vec<(SocketAddr, Span)>);
 
 impl Listeners {
-    /// The listener that gets what is sent to `to`, and its place. A wildcard listener gets what is
-    /// sent to loopback; which other addresses it has is the node's affair and not known here.
+    /// The listener that receives packets sent to `to`, and its span. A wildcard listener matches loopback;
+    /// the node's other addresses are not known here.
     pub(crate) fn reached_by(&self, to: SocketAddr) -> Option<(SocketAddr, Span)> {
         let ip = to.ip().to_canonical();
         let takes = |listener: &SocketAddr| {
@@ -80,18 +81,18 @@ impl Listeners {
         self.0.iter().find(|(listener, _)| takes(listener)).copied()
     }
 
-    /// Whether this is one of them.
+    /// Whether it contains an address.
     pub fn has(&self, address: SocketAddr) -> bool {
         self.0.iter().any(|(listener, _)| *listener == address)
     }
 
-    /// How many there are.
+    /// The number of listeners.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The listener that cannot have its port beside a server on this address, and its place. A wildcard takes the port on
-    /// every address.
+    /// The listener whose TCP port conflicts with a server on this address, and its span. A wildcard uses the
+    /// port on all addresses.
     pub(crate) fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
         let same = |listener: &SocketAddr| {
             let own = listener.ip().to_canonical();
@@ -102,7 +103,7 @@ impl Listeners {
         self.0.iter().find(|(listener, _)| same(listener)).copied()
     }
 
-    /// The listener that is not bound to one address, and its place.
+    /// The wildcard listener, if there is one, and its span.
     pub fn wildcard(&self) -> Option<(SocketAddr, Span)> {
         self.0
             .iter()
@@ -111,7 +112,7 @@ impl Listeners {
     }
 }
 
-/// Decodes `listen`. The addresses come back even where something else is wrong, for later checks.
+/// Decodes `listen`. The addresses are returned even if there are other mistakes, for later checks.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     files: &mut encrypted::Files<'_>,
@@ -148,7 +149,7 @@ pub(super) fn decode(
     (listen, listeners)
 }
 
-/// Whether something can be spoken on an address on which something else is: what lies upon UDP, and what lies upon TCP.
+/// Whether a protocol can share an address with the one already there: QUIC, over UDP, can with TLS or HTTPS.
 fn shares(
     encrypted: &[(SocketAddr, Encryption)],
     address: SocketAddr,
@@ -166,7 +167,7 @@ fn shares(
     encryption.is_some() && spoken.len() == 2 && quic.count() == 1
 }
 
-/// Decodes `certificate`, which encrypted listeners need and others do not.
+/// Decodes `certificate`, which is required for encrypted listeners and refused otherwise.
 fn identity(
     mistakes: &mut Mistakes,
     files: &mut encrypted::Files<'_>,

@@ -1,4 +1,4 @@
-//! `lists`: names that are blocked, or answered in another way, from lists as people have them.
+//! `lists`: blocks names or overrides their answers, from common list formats.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -42,7 +42,8 @@ words! {
     values "NAME" name: String = ("required"), "a name";
     /// Where it is.
     hand "source" origin: RefreshOrigin = ("required") in LOCATION, "a file or a URL";
-    /// `"lines"`: each line is a name, a line of a hosts file, or a rule of an ad blocker; `"rpz"`: a zone file with response policies.
+    /// `"lines"`: each line is a name, a line of a hosts file, or a rule of an ad blocker; `"rpz"`: a zone
+    /// file with response policies.
     one "format" format: ListFormat = "lines" in word(&FORMATS);
     /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
     hand "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
@@ -53,12 +54,12 @@ words! {
     /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
     one "memory" memory: usize = "32MiB" in size(1 << 10..=1 << 31);
     besides {
-        /// The most octets of its text.
+        /// Size limit of its text, in bytes.
         size: usize;
     }
 }
 
-/// Where a list is, and how it is fetched.
+/// Where a list is, and how to fetch it.
 const LOCATION: Table<Properties> = Table {
     shape: Shape {
         example: r#"source "https://lists.example/ads.txt""#,
@@ -72,41 +73,41 @@ const ANSWER: Table<()> = Table::plain(1..=16, r#"answer "nxdomain""#);
 
 const FORMATS: [(&str, ListFormat); 2] = [("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)];
 
-/// How a list is written.
+/// The format of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ListFormat {
-    /// By lines, each of which says by itself what it is.
+    /// Lines, each of which is understood on its own.
     #[default]
     Lines,
-    /// As a zone file: <https://datatracker.ietf.org/doc/html/draft-vixie-dnsop-dns-rpz-00>.
+    /// A zone file: <https://datatracker.ietf.org/doc/html/draft-vixie-dnsop-dns-rpz-00>.
     Rpz,
 }
 
-/// What names get that are on a list.
+/// The answer for names on a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum ListAnswer {
-    /// There is no such name.
+    /// NXDOMAIN.
     #[default]
     Nxdomain,
-    /// It has no records.
+    /// NODATA.
     Nodata,
-    /// It has these addresses, and nothing else.
+    /// These addresses, and nothing else.
     Addresses(Vec<IpAddr>),
-    /// Whatever they would get without lists.
+    /// The answer they would get without lists.
     Pass,
 }
 
-/// Words that stand for an answer.
+/// Words for answers.
 const ANSWERS: [(&str, ListAnswer); 3] = [
     ("nxdomain", ListAnswer::Nxdomain),
     ("nodata", ListAnswer::Nodata),
     ("pass", ListAnswer::Pass),
 ];
 
-/// Lists of one stage.
+/// The most lists in one stage.
 const MOST: usize = 64;
 
-/// Decodes `lists`; relative paths begin at `folder`.
+/// Decodes `lists`; relative paths start at `folder`.
 pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Lists {
     let mut lists = LISTS.read(mistakes, node);
     let nodes = block(node);

@@ -1,5 +1,5 @@
-//! From a file to a [`Config`]: every section decoded, in an order that lets each be checked
-//! against those it depends on, whatever the order on the page.
+//! Loads a [`Config`] from a file. Sections are decoded in an order that lets each be checked against those
+//! it depends on, whatever their order in the file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,14 +23,14 @@ use super::{
     address, admin, clients, dnstap, encrypted, forward, include, node, pods, registries, source, tsig,
 };
 
-/// Default of `waiting-queries`: a node's pods may wait for a name that is slow, together with all their processes.
+/// Default of `waiting-queries`: enough for all processes of a node's pods to wait for a slow name.
 pub const WAITING_QUERIES: usize = 8192;
 
-/// Reads the configuration at `path` and everything it names. `builtins` are the filters that
+/// Reads the configuration at `path` and every file it names. `builtins` are the filters that
 /// `module "builtin:NAME"` may name.
 ///
 /// # Errors
-/// Every mistake in it, or that it cannot be read.
+/// Every mistake in it, or that the file cannot be read.
 pub fn load(path: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
     let source = read_source(path)?;
     let mut config = decode_source(&source, folder(path), builtins)?;
@@ -38,7 +38,7 @@ pub fn load(path: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
     Ok(config)
 }
 
-/// Like [`load`], for a text that is shown as `name` and whose relative paths begin at `folder`.
+/// Like [`load`], for a text. Errors call it `name`; relative paths start at `folder`.
 ///
 /// # Errors
 /// Every mistake in it.
@@ -52,19 +52,19 @@ fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Resu
         config.files.splice(0..0, files);
         Some(config)
     });
-    // It is only missing where something else is wrong.
+    // `None` only if there are other mistakes.
     decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
 }
 
-/// Where relative paths in a file begin.
+/// The folder at which relative paths in a file start.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Reads a file that holds what a filter's `config` block holds.
+/// Reads a file with the contents of a filter's `config` block.
 ///
 /// # Errors
-/// Every mistake in it, or that it cannot be read.
+/// Every mistake in it, or that the file cannot be read.
 pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
     let source = read_source(path)?;
     let nodes = document(&source, |mistakes, nodes| {
@@ -73,11 +73,11 @@ pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
     Ok((source, nodes))
 }
 
-/// The module files that the configuration at `path` names, whether or not they are there and whatever else
-/// is wrong with it.
+/// Returns the module files that the configuration at `path` names, even if they are missing or it is
+/// invalid.
 ///
 /// # Errors
-/// When it cannot be read, or is no KDL.
+/// When the file cannot be read or is not KDL.
 pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
     let named = |filter: &KdlNode| {
         let name = arguments(child(block(filter), "module")?).next()?;
@@ -91,10 +91,10 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
     })
 }
 
-/// The addresses that the configuration at `path` listens on, whatever else is wrong with it.
+/// Returns the addresses that the configuration at `path` listens on, even if it is otherwise invalid.
 ///
 /// # Errors
-/// When it cannot be read, or is no KDL.
+/// When the file cannot be read or is not KDL.
 pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
     let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
     include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
@@ -103,7 +103,7 @@ pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, R
     })
 }
 
-/// Whether the configuration at `path` has a `node` section, whatever else is wrong with it; none: that cannot be told.
+/// Whether the configuration at `path`, valid or not, has a `node` section; `None` if it cannot be parsed.
 pub fn keeps_network(path: &Path) -> Option<bool> {
     let document = read_source(path).and_then(|source| {
         include::document(&source, folder(path), |_, _, _, nodes| {
@@ -113,7 +113,8 @@ pub fn keeps_network(path: &Path) -> Option<bool> {
     document.ok()
 }
 
-/// The admin addresses of a configuration that may be no KDL at all: those of the last line that begins with `admin` and can be read.
+/// Returns the admin addresses of a configuration that may not be KDL at all: those in the last line that
+/// starts with `admin` and can be parsed.
 pub fn admin_addresses(path: &Path) -> Vec<SocketAddr> {
     let Ok(source) = read_source(path) else {
         return Vec::new();
@@ -131,7 +132,7 @@ pub fn admin_addresses(path: &Path) -> Vec<SocketAddr> {
     source.text().lines().rev().find_map(of_line).unwrap_or_default()
 }
 
-/// The whole configuration; none, or one that is not to be used, if there are mistakes.
+/// Decodes the whole configuration. If there are mistakes, the result is `None` or must not be used.
 fn decode(
     mistakes: &mut Mistakes,
     source: &Source,
@@ -153,7 +154,7 @@ fn decode(
     let mut filters = decode_filters(mistakes, &mut files, nodes, filters);
     let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
     let mut in_files = Vec::new();
-    // Without zones everything is unused.
+    // Without zones, everything would be reported as unused.
     let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
     let mut place = forward::Place {
         folder,
@@ -188,7 +189,7 @@ fn decode(
     Some(config)
 }
 
-/// The interfaces that addresses are written with, here and in the files that are named, and their numbers.
+/// The interfaces in the scopes of addresses, here and in the files named, with their indexes.
 fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Option<u32>> {
     fn written(nodes: &[KdlNode], found: &mut Vec<String>) {
         for node in nodes.iter().filter(|node| node.name().value() != "config") {
@@ -210,7 +211,7 @@ fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Opti
     numbers.collect()
 }
 
-/// Where clients ask.
+/// Decodes `listen`.
 fn decode_listen(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -223,7 +224,7 @@ fn decode_listen(
     Some(listen::decode(mistakes, &mut files, child(nodes, "listen")?))
 }
 
-/// Those with a node, and those that a zone uses and that a folder has.
+/// Decodes the `filter` nodes, and the filters in the folder that a zone uses.
 fn decode_filters<'a>(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -241,7 +242,7 @@ fn decode_filters<'a>(
     filters
 }
 
-/// Reports sections without which nothing can be served. One whose name nobody knows may be the one that is missing.
+/// Reports missing sections, unless a section is unknown: it may be the missing one, misspelled.
 fn check_presence(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
     if nodes
         .iter()

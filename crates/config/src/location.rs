@@ -1,4 +1,4 @@
-//! `https://…`: where something is fetched from, and how.
+//! `https://…`: where to fetch something, and how.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -35,28 +35,28 @@ words! {
 /// `"https://…" ca="FILE" token-file="FILE" proxy="http://…" address="192.0.2.1" size="64MiB" time="1m" plain=#true`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// `https:`; or `http:`, to this machine or with `plain`.
+    /// `https:`; or `http:`, only to this machine or with `plain`.
     pub url: Url,
-    /// The file with the authorities that the server's certificate must be from; none: those of the system.
+    /// File with the authorities for the server's certificate; `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// The file with the bearer token that is sent.
+    /// File with the bearer token to send.
     pub token: Option<PathBuf>,
-    /// The HTTP proxy to go through.
+    /// HTTP proxy to use.
     pub proxy: Option<Url>,
-    /// The server's address, which nobody is asked for then.
+    /// The server's address, to skip resolving its name.
     pub address: Option<IpAddr>,
-    /// Octets of the largest contents that are taken.
+    /// Size limit of the content, in bytes.
     pub size: usize,
-    /// How long a request may take, to the last octet of its answer.
+    /// Timeout of a request, to the last byte of the response.
     pub time: Duration,
 }
 
-/// Whether a text names a location, and not a file.
+/// Whether a text is a URL rather than a path.
 pub(super) fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-/// The location that `written` names, with the properties of `node`; relative paths begin at `folder`.
+/// Decodes the URL `written` and the properties of `node`; relative paths start at `folder`.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! `module` and `sha256`: what names a filter's code, and the code.
+//! `module` and `sha256`: where a filter's code comes from, and the code.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use super::words::Table;
 pub(super) const MODULE: Table<()> = Table::plain(1..=1, r#"module "builtin:log""#);
 pub(super) const SHA256: Table<()> = Table::plain(1..=1, r#"sha256 "64 HEX DIGITS""#);
 
-/// `module "builtin:NAME"`, `module "oci://REFERENCE"` or `module "PATH"`: what names the code of a filter.
+/// `module "builtin:NAME"`, `module "oci://REFERENCE"` or `module "PATH"`: where a filter's code comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Module {
-    /// One of the filters in the program, without the `builtin:`.
+    /// A built-in filter, by its name without `builtin:`.
     Builtin(String),
     /// An artifact in a registry.
     Artifact(Reference),
@@ -29,10 +29,10 @@ pub enum Module {
 }
 
 impl Module {
-    /// What `text` names; relative paths begin at `folder`.
+    /// Parses `text`; relative paths start at `folder`.
     ///
     /// # Errors
-    /// What is wrong with a reference to an artifact, to go on after it.
+    /// What is wrong with an artifact's reference, phrased to follow the reference.
     pub fn parse(text: &str, folder: &Path) -> Result<Module, String> {
         if let Some(reference) = Reference::parse(text) {
             return reference.map(Module::Artifact);
@@ -54,17 +54,17 @@ impl fmt::Display for Module {
     }
 }
 
-/// The filters in the program: name and code.
+/// The built-in filters: name and code.
 pub type Builtins<'a> = &'a [(&'a str, &'static [u8])];
 
-/// A `module` as it is written, and where.
+/// A `module` as written, and its span.
 pub(super) struct Written {
     pub module: Module,
     text: String,
     pub span: Span,
 }
 
-/// What the `module` of `filter` names; without one it is the file `beside` if there is a folder of filters.
+/// Decodes the `module` of `filter`. By default, it is the file `beside`, if there is a `filters` folder.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     folder: &Path,
@@ -97,7 +97,7 @@ pub(super) fn decode(
     }
 }
 
-/// The code that the `module` of `filter` names, held to its `sha256`. That of an artifact is empty until it is delivered.
+/// Reads the code of `filter` and checks its `sha256`. The code of an artifact is empty until delivery.
 pub(super) fn code(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -161,7 +161,7 @@ fn unreadable(path: &Path, error: &str, builtins: Builtins<'_>, written: &Writte
     Diagnostic::new(written.span, problem).help(help)
 }
 
-/// What would be right where the module `text`, which is at `path`, cannot be read.
+/// The help for the module `text`, which cannot be read at `path`.
 pub fn unreadable_help(text: &str, path: &Path) -> &'static str {
     if text.contains("://") {
         "this is a URL, and modules are read from files and registries: download it and name the file, or write oci://REGISTRY/NAME:TAG"
@@ -223,7 +223,7 @@ mod tests {
             let text = format!("{USED}filter \"f\" {{ module \"f.wasm\"; {digest} }}");
             parse_in(folder.path(), &text)
         };
-        // FIPS 180-4's example.
+        // The example of FIPS 180-4.
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         for digest in [
             "".to_owned(),
@@ -234,7 +234,7 @@ mod tests {
             let filter = &config.filters[0];
             assert_eq!(filter.module, Module::File(path.clone()));
             assert_eq!(&filter.code[..], b"abc");
-            // And where its test cases would be.
+            // And the place of its test cases.
             let cases = folder.path().join("f.test-cases.kdl");
             assert_eq!(config.files, [path.clone(), cases]);
         }
@@ -276,7 +276,7 @@ mod tests {
         let config = parse_in(folder.path(), text).unwrap();
         let [a, b] = [0, 1].map(|index| config.filters[index].code.as_ptr());
         assert_eq!(a, b);
-        // The module and where its test cases would be, once.
+        // The module and the place of its test cases, once each.
         assert_eq!(config.files.len(), 2);
     }
 }

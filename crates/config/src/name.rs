@@ -1,4 +1,4 @@
-//! Zone names as they are written.
+//! Parses zone names.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use kdl::KdlValue;
 
 use super::decode::Wrong;
 
-/// A zone in presentation format (RFC 1035 section 5.1), lowercased, ending in a dot.
+/// Reads a zone name in presentation format (RFC 1035 section 5.1), in lower case with a final dot.
 pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
     let text = super::decode::text(value)?;
     if text.is_empty() {
@@ -31,7 +31,7 @@ pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
         return Err(Wrong::new("is a wildcard, not a zone", help));
     }
     let name = Name::from_ascii(&text).map_err(|_| {
-        // RFC 1035 section 2.3.4: 63 octets for a label, 255 for a name on the wire.
+        // RFC 1035 section 2.3.4: at most 63 octets per label, 255 per name on the wire.
         let help = "write \"cluster.local\", or \".\" for every name; a label has 1 to 63 characters, a name at most 253";
         Wrong::new("is not a domain name", help)
     })?;
@@ -40,14 +40,15 @@ pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
     Ok(name.to_ascii())
 }
 
-/// What to write instead of an address or a prefix; none if `text` is neither.
+/// What to write instead of an address or prefix; `None` if `text` is neither.
 fn reverse_zones(text: &str) -> Option<String> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
     };
     let address: IpAddr = address.parse().ok()?;
-    // RFC 1035 section 3.5 cuts at octets, RFC 3596 section 2.5 at nibbles.
+    // IPv4 reverse zones are cut at octets (RFC 1035 section 3.5), IPv6 ones at nibbles (RFC 3596 section
+    // 2.5).
     let (digits, bits, radix, suffix): (Vec<u8>, usize, u32, &str) = match address {
         IpAddr::V4(ip) => (ip.octets().to_vec(), 8, 256, "in-addr.arpa"),
         IpAddr::V6(ip) => (
@@ -76,7 +77,7 @@ fn reverse_zones(text: &str) -> Option<String> {
         });
         labels.collect::<String>() + suffix
     };
-    // A prefix that ends within a digit covers a run of its values.
+    // A prefix that ends inside a digit covers a range of its values.
     let free = labels * bits - length;
     let run = 1u32 << free;
     let mut first = digits[..labels].to_vec();

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 /// Addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
-    /// The first of them.
+    /// The first address.
     pub address: IpAddr,
-    /// Bits of the prefix.
+    /// Length of the prefix in bits.
     pub length: u8,
 }
 
 impl Network {
-    /// Loopback, link-local, private and unique local networks: RFC 6890 section 2.2.2, RFC 1918, RFC 6598 (what
-    /// providers of clouds and clusters number pods from), RFC 4193.
+    /// Loopback, link-local, private and unique local networks: RFC 6890 section 2.2.2, RFC 1918, RFC 6598
+    /// (from which clouds and clusters take pod addresses), RFC 4193.
     pub const PRIVATE: [Network; 9] = [
         Network::v4([127, 0, 0, 0], 8),
         Network::v4([10, 0, 0, 0], 8),
@@ -27,12 +27,12 @@ impl Network {
         Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
     ];
 
-    /// Whether an address is in one of those.
+    /// Whether an address is in [`Network::PRIVATE`].
     pub fn is_private(ip: IpAddr) -> bool {
         Network::PRIVATE.iter().any(|network| network.contains(ip))
     }
 
-    /// Everybody.
+    /// All addresses.
     pub const ANY: [Network; 2] = [Network::v4([0; 4], 0), Network::v6([0; 8], 0)];
 
     const fn v4(octets: [u8; 4], length: u8) -> Network {
@@ -51,7 +51,7 @@ impl Network {
         }
     }
 
-    /// The network of an address with a prefix of so many bits; none if it has not so many.
+    /// The network of an address with a prefix of `length` bits; `None` if addresses are shorter.
     pub fn of(address: IpAddr, length: u8) -> Option<Network> {
         let (width, bits) = left_aligned(address);
         if length > width {
@@ -65,25 +65,24 @@ impl Network {
         Some(Network { address, length })
     }
 
-    /// The first and the last address, as numbers whose first bit is that of the address: of both families the
-    /// prefixes are the upper bits.
+    /// The first and last address as left-aligned numbers: in both families, the prefix is in the upper bits.
     pub fn bounds(&self) -> (u128, u128) {
         let (_, first) = left_aligned(self.address);
         (first, first | !mask(self.length))
     }
 
-    /// Whether an address lies in it.
+    /// Whether it contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         Network::of(address, self.length).as_ref() == Some(self)
     }
 
-    /// Whether all of another network lies in it.
+    /// Whether it contains all of another network.
     pub(super) fn covers(&self, other: &Network) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 }
 
-/// How many bits an address has, and a number that begins with them.
+/// The number of bits of an address, and the address as a left-aligned number.
 pub fn left_aligned(address: IpAddr) -> (u8, u128) {
     match address {
         IpAddr::V4(address) => (32, u128::from(address.to_bits()) << 96),

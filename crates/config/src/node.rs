@@ -1,4 +1,4 @@
-//! `node`: what is kept set up around the proxy.
+//! `node`: the node's network around the proxy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -33,15 +33,14 @@ words! {
     hand "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#false`";
 }
 
-/// Which rules are kept, and what becomes of queries when the process dies.
+/// Which rules are installed, and what happens to queries when the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeMode {
-    /// The rules of node-cache: all packets to the listen addresses skip connection tracking.
+    /// node-cache's rules: all packets to the listen addresses skip connection tracking.
     Bypass,
-    /// For a link-local address that no service stands behind.
+    /// For a link-local address that no service uses.
     LinkLocal,
-    /// Packets skip connection tracking only while a socket takes them; without one, the cluster's
-    /// DNS answers.
+    /// Packets skip connection tracking only while a socket takes them; without one, the cluster DNS answers.
     #[default]
     FallThrough,
 }
@@ -56,8 +55,7 @@ const CLUSTER_DNS: Table<()> = Table::plain(1..=16, r#"cluster-dns "10.96.0.10""
 
 const SELF_TEST: Table<()> = Table::plain(0..=2, r#"self-test "10.244.255.254""#);
 
-/// The addresses from which the self-test asks where none are written: the dummy ones, which no host has (RFC 7600,
-/// RFC 9780).
+/// Default source addresses of the self-test: dummy addresses that no host has (RFC 7600, RFC 9780).
 const DUMMIES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
     IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 8)),
@@ -97,7 +95,8 @@ pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlN
     decoded
 }
 
-/// Off by `#false`; otherwise one address of each family, the written ones before those that stand for none.
+/// The self-test's source addresses: none with `#false`; otherwise one per family, the configured ones first,
+/// then dummies for the families that have none.
 fn self_test(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<IpAddr> {
     let Some(node) = child(nodes, "self-test") else {
         return DUMMIES.to_vec();

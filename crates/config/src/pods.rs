@@ -1,4 +1,4 @@
-//! `pods`: which node's pods are followed, to tell who asks.
+//! `pods`: watches a node's pods, to identify clients.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ words! {
 
 const NODE_WORD: Table<()> = Table::plain(1..=1, r#"node "worker-1""#);
 
-/// Decodes `pods`, if it is there.
+/// Decodes `pods`, if present.
 pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<NodePods> {
     let node = child(nodes, "pods")?;
     let mut pods = PODS.read(mistakes, node);
@@ -43,7 +43,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) 
     Some(pods)
 }
 
-/// The name of a node: it goes into a field selector as it is.
+/// Reads the name of a node, which is used in a field selector unescaped.
 fn node_name(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let allowed =

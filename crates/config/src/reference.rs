@@ -4,36 +4,36 @@ use std::fmt;
 
 use super::hex;
 
-/// What a reference begins with.
+/// The start of a reference.
 const SCHEME: &str = "oci://";
 
-/// Octets of a name, a tag (the distribution specification, "Pulling manifests"), and a host.
+/// The most bytes of a name or host, and of a tag (the distribution specification, "Pulling manifests").
 const LONGEST_NAME: usize = 255;
 const LONGEST_TAG: usize = 128;
 
-/// The artifact that a tag or a digest names in a registry.
+/// An artifact in a registry, by tag or digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
-    /// The registry's host, with a port if one is written.
+    /// The registry's host, with its port if given.
     pub registry: String,
-    /// The name within it, as `filters/block-list`.
+    /// The name in the registry, such as `filters/block-list`.
     pub repository: String,
-    /// `:TAG`. With a digest it says nothing but what a reader may want to know.
+    /// `:TAG`. Beside a digest, it is only informative.
     pub tag: Option<String>,
-    /// `@sha256:…`, which the manifest must have, in lowercase.
+    /// `@sha256:…`, the required digest of the manifest, in lower case.
     pub digest: Option<String>,
 }
 
 impl Reference {
-    /// Reads a text that begins with `oci://`; none if it does not.
+    /// Parses a text that starts with `oci://`; `None` if it does not.
     ///
     /// # Errors
-    /// What is wrong with it, to go on after "it".
+    /// What is wrong with it, phrased to follow "it".
     pub fn parse(text: &str) -> Option<Result<Reference, String>> {
         text.strip_prefix(SCHEME).map(parse)
     }
 
-    /// The same artifact by this digest.
+    /// Returns the reference with this digest.
     pub fn with_digest(&self, digest: &str) -> Reference {
         Reference {
             digest: Some(digest.to_owned()),
@@ -41,7 +41,7 @@ impl Reference {
         }
     }
 
-    /// Whether it may name another artifact tomorrow.
+    /// Whether it may resolve to another artifact later.
     pub fn is_movable(&self) -> bool {
         self.digest.is_none()
     }
@@ -91,7 +91,7 @@ fn parse_digest(text: &str) -> Result<String, String> {
     Ok(format!("sha256:{}", hex::digits(&octets)))
 }
 
-/// Whether this may be a host, with a port or without, as registries have them: it goes into a URL as it is.
+/// Whether this can be a registry's host, with or without a port; it is put into a URL unescaped.
 pub(super) fn is_host(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -109,7 +109,8 @@ pub(super) fn is_host(text: &str) -> bool {
     host.len() <= LONGEST_NAME && port.is_none_or(is_port) && (is_name(host) || is_ipv6(host))
 }
 
-/// The distribution specification: `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`, several of them with `/` between.
+/// Whether this is a repository as in the distribution specification: `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`,
+/// several of them separated by `/`.
 pub(super) fn is_repository(text: &str) -> bool {
     let is_part = |part: &str| {
         let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -121,7 +122,7 @@ pub(super) fn is_repository(text: &str) -> bool {
     text.len() <= LONGEST_NAME && text.split('/').all(is_part)
 }
 
-/// The distribution specification: `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}`.
+/// Whether this is a tag as in the distribution specification: `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}`.
 fn is_tag(text: &str) -> bool {
     let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= LONGEST_TAG

@@ -1,4 +1,4 @@
-//! `refresh { … }`: what a filter's data is made of while the proxy runs.
+//! `refresh { … }`: the sources of a filter's data, read while the proxy runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,26 +24,26 @@ words! {
     hands "source" sources: Vec<RefreshSource> = ("required") in location::SOURCE, "a name and a place, up to 64 of them";
 }
 
-/// Sources of one filter.
+/// The most sources of one filter.
 const SOURCES: usize = 64;
 
 /// `source "NAME" "FILE, FOLDER OR URL" size="64MiB"`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefreshSource {
-    /// What the filter knows it by.
+    /// Its name in the filter.
     pub name: String,
     /// Where it is.
     pub origin: RefreshOrigin,
-    /// Octets of it that are taken, over all files of a folder.
+    /// Size limit in bytes, over all files of a folder.
     pub size: usize,
 }
 
 /// Where a source is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RefreshOrigin {
-    /// A file, or a folder, of which every file is taken.
+    /// A file, or a folder whose files are all read.
     Path(PathBuf),
-    /// Somewhere else.
+    /// A URL.
     Location(Box<Location>),
 }
 
@@ -54,13 +54,13 @@ impl Default for RefreshOrigin {
 }
 
 impl Refresh {
-    /// The most octets that its sources have together.
+    /// The total size limit of its sources, in bytes.
     pub fn source_octets(&self) -> usize {
         self.sources.iter().map(|source| source.size).sum()
     }
 }
 
-/// Decodes `refresh`; relative paths begin at `folder`.
+/// Decodes `refresh`; relative paths start at `folder`.
 pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refresh> {
     let mut refresh = REFRESH.read(mistakes, node);
     let nodes = block(node);
@@ -95,7 +95,7 @@ fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refr
     Some(RefreshSource { name, origin, size })
 }
 
-/// Where something is that is written in `entry`, a value of `node`, and how many octets of it are taken.
+/// Decodes the path or URL in `entry`, a value of `node`, and returns it with its size limit in bytes.
 pub(super) fn origin(
     mistakes: &mut Mistakes,
     folder: &Path,

@@ -11,7 +11,7 @@ use super::units::{duration, s, size};
 use super::words::{Table, words};
 
 words! {
-    /// `registries { … }`: how registries are asked.
+    /// `registries { … }`: how to access registries.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#;
 
@@ -35,10 +35,10 @@ words! {
 
 const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mirror.example:5000""#);
 
-/// The scheme that a proxy is named with.
+/// The scheme of a proxy.
 const PROXY: &str = "http://";
 
-/// Decodes `registries`, if it is there.
+/// Decodes `registries`, if present.
 pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Registries {
     let Some(node) = child(nodes, "registries") else {
         return Registries::default();

@@ -1,7 +1,7 @@
-//! What a resolv.conf names: the servers that can be asked, and those that cannot, or not yet.
+//! Reads a resolv.conf: the servers that can be used, and those that cannot, or not yet.
 //!
-//! Others write the file, and others than dnsweir read it: one line that is of no use here is no reason not to ask the servers on the
-//! other lines, and a file that is not there yet, or names nobody, is one that is waited for.
+//! Other programs write and read the file too. A line that is useless here does not prevent the use of the
+//! others, and if the file is missing or lists no server, dnsweir waits for it to change.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,26 +10,26 @@ use std::path::Path;
 use super::address::{self, DNS_PORT};
 use super::files;
 
-/// A resolv.conf is small: what is larger than so many octets is something else.
+/// Size limit in bytes: larger files are not a resolv.conf.
 const LONGEST: u64 = 64 * 1024;
 
-/// What is in one.
+/// The name servers in a resolv.conf.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NameServers {
-    /// Those that can be asked, each once, in the order of the file.
+    /// The usable servers, each once, in file order.
     pub usable: Vec<SocketAddr>,
-    /// Why which other ones cannot, for people.
+    /// The unusable ones with the reasons, as text.
     pub unusable: Vec<String>,
-    /// The interfaces that addresses are written with.
+    /// The interfaces in the addresses' scopes.
     pub interfaces: Vec<String>,
-    /// Whether more may come without a mistake being mended: by whoever writes the file, or with an interface.
+    /// Whether more may appear without correcting a mistake: when the file is written, or with an interface.
     pub awaited: bool,
 }
 
-/// The servers in the file at `path`; `refused` says why one is not to be asked.
+/// Reads the servers in the file at `path`; `refused` returns why one must not be used.
 ///
 /// # Errors
-/// It is there, and cannot be read.
+/// When the file exists but cannot be read.
 pub(super) fn name_servers(
     path: &Path,
     refused: impl Fn(SocketAddr) -> Option<String>,
@@ -49,7 +49,7 @@ pub(super) fn name_servers(
     for server in String::from_utf8_lossy(&text).lines().filter_map(name_server) {
         found.interfaces.extend(address::scope(server).map(str::to_owned));
         match usable(server) {
-            // glibc asks a server twice that is named twice; that is no reason to do so.
+            // glibc asks a repeated server twice; there is no need to.
             Ok(server) if found.usable.contains(&server) => {}
             Ok(address) => match refused(address) {
                 None => found.usable.push(address),
@@ -78,26 +78,26 @@ impl NameServers {
     }
 }
 
-/// The search list in the file at `path`.
+/// Returns the search list in the file at `path`.
 ///
 /// # Errors
-/// It cannot be read.
+/// When the file cannot be read.
 pub(super) fn search_list(path: &Path) -> Result<Vec<String>, String> {
     let text = files::read(path, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
     let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
     Ok(parsed.get_last_search_or_domain().cloned().collect())
 }
 
-/// The server that a line names. What else the system's resolver may find in it does not matter here.
+/// Returns the server on a line; other directives are ignored.
 fn name_server(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     (words.next()? == "nameserver").then(|| words.next())?
 }
 
 enum Unusable<'a> {
-    /// There is no such interface.
+    /// The interface does not exist.
     Absent(&'a str),
-    /// In words.
+    /// Any other reason, as text.
     Wrong(String),
 }
 

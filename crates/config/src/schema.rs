@@ -1,7 +1,8 @@
-//! The configuration as KDL Schema describes it, for editors: <https://github.com/kdl-org/kdl/blob/main/SCHEMA-SPEC.md>.
+//! Exports the configuration language as a KDL Schema for editors:
+//! <https://github.com/kdl-org/kdl/blob/main/SCHEMA-SPEC.md>.
 //!
-//! It is made of the [tables](super::words) by which a configuration is read, so it cannot allow other words than they do. KDL
-//! Schema has no bounds for numbers with a unit: those, and defaults, are in the descriptions.
+//! Generated from the [tables](super::words) that decode a configuration, so both allow the same words. KDL
+//! Schema has no bounds for numbers with a unit; descriptions contain those, and defaults.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::spell::quoted;
 use super::whole::FILE;
 use super::words::{Form, Word};
 
-/// The schema, as a KDL document.
+/// Returns the schema as a KDL document.
 pub fn schema() -> String {
     let mut text = String::from(
         "document {\n    info {\n        title \"dnsweir's configuration\" lang=\"en\"\n        \
@@ -24,7 +25,7 @@ pub fn schema() -> String {
     text
 }
 
-/// A node that may stand in a block.
+/// Writes a node.
 fn node(text: &mut String, depth: usize, word: &Word) {
     let indent = "    ".repeat(depth);
     // Infallible for String, here and below.
@@ -48,7 +49,7 @@ fn node(text: &mut String, depth: usize, word: &Word) {
         kind(text, depth + 2, &property.takes());
         let _ = writeln!(text, "{indent}    }}");
     }
-    // What may stand in this block, the filter says.
+    // The filter decides what its block may contain.
     let is_open = word.name == "config";
     if is_open || word.words.iter().any(Word::is_node) {
         let _ = writeln!(text, "{indent}    children {{");
@@ -63,7 +64,7 @@ fn node(text: &mut String, depth: usize, word: &Word) {
     let _ = writeln!(text, "{indent}}}");
 }
 
-/// What an editor shows of a word.
+/// The description that an editor shows.
 fn described(word: &Word) -> String {
     let mut text = glossary::plain(&glossary::meaning(word));
     for (what, said) in [
@@ -80,7 +81,7 @@ fn described(word: &Word) -> String {
     quoted(&text)
 }
 
-/// How many values a node has, and what they may be.
+/// Writes the number of values of a node, and their kind.
 fn values(text: &mut String, depth: usize, word: &Word) {
     let (least, most) = (word.shape.arguments.start(), word.shape.arguments.end());
     if *most == 0 {
@@ -96,14 +97,14 @@ fn values(text: &mut String, depth: usize, word: &Word) {
         Form::Switch => Takes::Boolean,
         _ => own.unwrap_or(word).takes(),
     };
-    // Of values that are read by hand, some may be no texts.
+    // Values read by hand may not all be strings.
     if own.unwrap_or(word).kind.is_some() || takes != Takes::Text {
         kind(text, depth + 1, &takes);
     }
     let _ = writeln!(text, "{indent}}}");
 }
 
-/// What a value may be.
+/// Writes the kind of a value.
 fn kind(text: &mut String, depth: usize, takes: &Takes) {
     let indent = "    ".repeat(depth);
     let with_unit = |units: &str| {
@@ -139,7 +140,7 @@ mod tests {
         all.find(|node| node.get(0).and_then(|value| value.as_string()) == Some(name))
     }
 
-    /// What an editor that knows the schema would underline.
+    /// Collects what an editor would underline with the schema.
     fn underlined(document: &KdlDocument, schema: Option<&KdlDocument>, found: &mut Vec<String>) {
         for node in document.nodes() {
             let name = node.name().value();
@@ -176,7 +177,7 @@ mod tests {
 
     /// Whether a value is of a kind.
     fn allows(kind: &KdlDocument, entry: &KdlEntry) -> bool {
-        // What it stands for is not in the file.
+        // The value that the annotation stands for is not in the file.
         if entry.ty().is_some() {
             return true;
         }
@@ -211,7 +212,7 @@ mod tests {
         of_type && has_unit && is_word && within
     }
 
-    /// Calls `look` with each word, and the nodes that it is in.
+    /// Calls `look` with each word and the nodes around it.
     fn each(words: &[Word], owners: &mut Vec<&'static str>, look: &mut impl FnMut(&[&str], &Word)) {
         for word in words {
             look(owners, word);
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The schema allows whatever the examples of the configuration have, each in its place.
+    /// The schema allows every example in the configuration's tables at its place.
     #[test]
     fn mistakes_are_underlined_and_examples_are_not() {
         let schema: KdlDocument = schema().parse().unwrap();
@@ -238,7 +239,7 @@ mod tests {
         };
         assert_eq!(check(&[], include_str!("../../run/src/default.kdl")), [""; 0]);
         each(FILE.words, &mut Vec::new(), &mut |owners, word| {
-            // That of `refuse` is of `allow`.
+            // The example of `refuse` is that of `allow`.
             if word.is_node() && word.shape.example.starts_with(word.name) && word.name != "config" {
                 assert_eq!(check(owners, word.shape.example), [""; 0], "{owners:?}");
             }

@@ -1,4 +1,4 @@
-//! `secondary`: a zone that is had from other servers.
+//! `secondary`: a zone transferred from other servers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::words::words;
 use crate::dns::tsig::Key;
 
 words! {
-    /// `secondary "ADDRESS"… { … }`: a zone that is had from other servers.
+    /// `secondary "ADDRESS"… { … }`: a zone transferred from other servers.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Secondary in SECONDARY(1..=16): r#"secondary "192.0.2.1" "192.0.2.2" { key "transfers.example.org" }"#;
 
@@ -34,12 +34,12 @@ words! {
     /// Who may transfer the zones from dnsweir.
     hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
     besides {
-        /// The zones: each name of the `zone` block, lowercased, ending in a dot.
+        /// The zones: each name of the `zone` block, in lower case with a final dot.
         origins: Vec<String>;
     }
 }
 
-/// Decodes `secondary` in a zone with these names.
+/// Decodes `secondary` in a zone with the names `zones`.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     place: &Place<'_>,

@@ -1,4 +1,4 @@
-//! `service-entries`: hosts of Istio's `ServiceEntry` objects.
+//! `service-entries`: serves the hosts of Istio's `ServiceEntry` objects.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -38,15 +38,15 @@ words! {
     /// Memory for the objects. A new or changed object that does not fit is ignored and reported.
     one "memory" memory: usize = "16MiB" in size(1 << 20..=1 << 30);
     besides {
-        /// Names that others answer for, with all below them: those of other zones, of sources beside this one, and the
-        /// cluster's.
+        /// Names that others answer for, with everything below them: those of other zones, of other sources
+        /// in this zone, and of the cluster.
         taken: Vec<String>;
     }
 }
 
 const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8:f0f0::/96""#);
 
-/// Bits that a range leaves free at least: without its first and last address, some are left.
+/// The fewest host bits of a range: some addresses must be left besides the first and the last.
 const FREE: u8 = 2;
 
 /// Decodes `service-entries`.
@@ -58,7 +58,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode)
     entries
 }
 
-/// Where hosts without addresses have theirs: in one range of each family at most.
+/// The ranges for hosts without addresses: at most one per family.
 fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network of unused addresses: \"240.240.0.0/16\"";
     let Some(node) = child(nodes, "range") else {

@@ -1,4 +1,4 @@
-//! `signatures`: whose signatures modules from registries must have.
+//! `signatures`: the signers that modules from registries need.
 
 use kdl::{KdlNode, KdlValue};
 
@@ -25,7 +25,7 @@ pub(super) const KEY: Table<()> = Table::plain(2..=2, r#"key "platform" "/etc/dn
 const TRUST_ROOT: Table<()> = Table::plain(1..=1, r#"trust-root "/etc/dnsweir/trusted_root.json""#);
 
 words! {
-    /// An `identity` as it is written.
+    /// An `identity` as written.
     pub(super) struct Written in IDENTITY(1..=1):
         r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#;
 
@@ -45,68 +45,68 @@ words! {
     }
 }
 
-/// `signed-by "NAME"… for="REPOSITORY"`: what a filter wants of its module's signature.
+/// `signed-by "NAME"… for="REPOSITORY"`: the signature that a filter's module needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignedBy {
-    /// The keys and identities of which one must have signed; none: any will do.
+    /// The keys and identities of which one must have signed; if empty, any of them.
     pub names: Vec<String>,
-    /// The repository that the signature must name, if it names one; none: that of the module's reference.
+    /// The repository that the signature must name, if it names one; `None`: that of the module's reference.
     pub repository: Option<String>,
 }
 
-/// `signatures { … }`: those of whom one must have signed a module that is pulled; nobody: no signature is needed.
+/// `signatures { … }`: one of these must have signed each pulled module; if empty, no signature is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signatures {
-    /// Whose key is known.
+    /// The trusted keys.
     pub keys: Vec<Key>,
-    /// What vouches for the identities.
+    /// What identities are verified against.
     pub trust_root: Option<TrustRoot>,
-    /// Whom it vouches for. None without `trust_root`.
+    /// The trusted identities; empty without `trust_root`.
     pub identities: Vec<SigningIdentity>,
 }
 
-/// `key "NAME" "FILE"`: a public key whose signatures are taken.
+/// `key "NAME" "FILE"`: a trusted public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// What it is called in the configuration, and in what is shown.
+    /// Its name in the configuration and in output.
     pub name: String,
     /// The text of the file.
     pub pem: String,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
-/// `trust-root "FILE"`: the authorities of certificates and times, and the logs, that are trusted.
+/// `trust-root "FILE"`: the trusted certificate authorities, timestamp authorities and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustRoot {
     /// The text of the file.
     pub json: String,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 /// `identity "NAME" subject="…" issuer="…"`: a signer whose signatures are accepted with any key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SigningIdentity {
-    /// What it is called in the configuration, and in what is shown.
+    /// Its name in the configuration and in output.
     pub name: String,
     /// The address or URI in the certificate; a final `*` matches any ending.
     pub subject: String,
-    /// Who told the authority that it is them.
+    /// The identity provider that authenticated the signer to the authority.
     pub issuer: String,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 impl Signatures {
-    /// What `signed-by` may name, with its place.
+    /// The names that `signed-by` may use, with their spans.
     fn names(&self) -> impl Iterator<Item = (&str, Span)> {
         let keys = self.keys.iter().map(|key| (key.name.as_str(), key.span));
         let identities = self.identities.iter();
         keys.chain(identities.map(|identity| (identity.name.as_str(), identity.span)))
     }
 
-    /// Whether `name` is not taken yet; if it is, that is a mistake.
+    /// Reports a `name` that is already used; returns whether it is new.
     fn is_new(&self, mistakes: &mut Mistakes, name: &str, span: Span) -> bool {
         let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
             return true;
@@ -118,7 +118,7 @@ impl Signatures {
     }
 }
 
-/// Decodes `signatures`, if it is there.
+/// Decodes `signatures`, if present.
 pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
     let mut read = Signatures::default();
     let Some(node) = child(nodes, "signatures") else {
@@ -179,7 +179,7 @@ fn trust_root(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode])
     Some(TrustRoot { json, span })
 }
 
-/// The text of the file that `node` names.
+/// Reads the text file that `node` names.
 fn file_of(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -216,7 +216,7 @@ fn identity(mistakes: &mut Mistakes, node: &KdlNode) -> Option<SigningIdentity> 
     })
 }
 
-/// An address or a URI, or how some begin.
+/// Reads an address or URI, or a prefix of some.
 fn subject(value: &KdlValue) -> Result<String, Wrong> {
     text(value).and_then(|subject| {
         is_subject(&subject)
@@ -237,16 +237,16 @@ fn issuer(value: &KdlValue) -> Result<String, Wrong> {
 pub const SUBJECT_HELP: &str =
     "write the address or the URI that certificates have; a final `*` matches any ending";
 
-/// What to write as its issuer.
+/// What to write as the issuer of an identity.
 pub const ISSUER_HELP: &str = "write it as certificates have it: \"https://accounts.example.com\"";
 
-/// Whether this can be the subject of an identity: not everybody's, and not one that stands for others but by its end.
+/// Whether this can be the subject of an identity: not empty or a bare `*`, and with `*` only at the end.
 pub fn is_subject(text: &str) -> bool {
     let begin = text.strip_suffix('*').unwrap_or(text);
     !begin.is_empty() && !begin.contains('*')
 }
 
-/// Whether this can be the issuer of an identity: one, and no pattern.
+/// Whether this can be the issuer of an identity: not empty, and not a pattern.
 pub fn is_issuer(text: &str) -> bool {
     !text.is_empty() && !text.contains('*')
 }
@@ -277,7 +277,7 @@ pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: 
     }
 }
 
-/// A name within a registry.
+/// Reads the name of a repository in a registry.
 fn repository(value: &KdlValue) -> Result<String, Wrong> {
     text(value).and_then(|name| {
         is_repository(&name)

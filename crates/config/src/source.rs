@@ -1,4 +1,4 @@
-//! What answers: the words of a zone that name sources.
+//! The words of a zone that name sources of answers.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,7 +15,7 @@ use super::service_entries::{self, ServiceEntries};
 use super::words::words;
 use super::zone_file::{self, ZoneFile};
 
-/// A source of answers: a variant for each word that names one.
+/// A source of answers; one variant per word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
@@ -35,9 +35,9 @@ pub enum SourceConfig {
 /// `source "NAME" { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedSource {
-    /// What filters call it.
+    /// Its name in filters.
     pub name: String,
-    /// What answers.
+    /// Its source.
     pub source: SourceConfig,
 }
 
@@ -51,7 +51,7 @@ pub(super) const WORDS: &[&str] = &[
     "lists",
 ];
 
-/// Decodes a node that one of [`WORDS`] names, in a zone with these names.
+/// Decodes a node named by one of [`WORDS`], in a zone with the names `zones`.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     place: &mut forward::Place<'_>,
@@ -85,13 +85,13 @@ words! {
     }
 }
 
-/// What a source is checked against: of those that answer for the names of a zone, more is to be said.
+/// What a source is checked against. Includes sources that need a zone, for which a better error follows.
 const CHECKED: Shape = Shape {
     children: WORDS,
     ..SOURCE.shape
 };
 
-/// Decodes the `source` nodes: where filters may send queries.
+/// Decodes the `source` nodes, to which filters may send queries.
 pub(super) fn decode_named<'k>(
     mistakes: &mut Mistakes,
     place: &mut forward::Place<'_>,
@@ -104,7 +104,7 @@ pub(super) fn decode_named<'k>(
         let name = mistakes.argument(node, text);
         let inner = WORDS.iter().find_map(|word| child(block(node), word));
         let Some(inner) = inner else {
-            // What is there instead, `check` has reported.
+            // If there is anything else, `check` has reported it.
             if block(node).is_empty() {
                 let empty = Diagnostic::new(head(node), "this source has nothing that answers");
                 mistakes.push(empty.help(format!("write one: {}", SOURCE.shape.example)));
@@ -144,9 +144,9 @@ pub(super) fn decode_named<'k>(
     sources
 }
 
-/// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
+/// Whether a node named by one of [`WORDS`] leaves some queries to the stages below it.
 pub(super) fn passes_on(node: &KdlNode) -> bool {
-    // What is no host, or on no list, is always left to others.
+    // Names that are no host, or on no list, are always left to other stages.
     if matches!(node.name().value(), "service-entries" | "lists") {
         return true;
     }
@@ -155,7 +155,7 @@ pub(super) fn passes_on(node: &KdlNode) -> bool {
 }
 
 impl SourceConfig {
-    /// The names that it answers for, with all below them; none if it says nothing of its own.
+    /// The names that it answers for, with everything below them; none if it has no zone of its own.
     pub(super) fn origins(&self) -> Vec<String> {
         match self {
             SourceConfig::Forward(_) | SourceConfig::ServiceEntries(_) | SourceConfig::Lists(_) => Vec::new(),
@@ -169,7 +169,7 @@ impl SourceConfig {
         }
     }
 
-    /// Whether queries for ANY are for it, too.
+    /// Whether it also handles ANY queries.
     pub fn wants_any(&self) -> bool {
         match self {
             SourceConfig::Forward(forward) => forward.any,
@@ -181,7 +181,7 @@ impl SourceConfig {
         }
     }
 
-    /// What tells it from others: sources that agree in it say the same.
+    /// A hash of the configuration: sources with the same hash give the same answers.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);

@@ -1,10 +1,10 @@
-//! Nodes as KDL text: the way back from what [`config_block`](super::config_block) read.
+//! Writes nodes as KDL text: the reverse of [`config_block`](super::config_block).
 
 use std::fmt::Write as _;
 
 use super::config_block::{ConfigNode, ConfigValue};
 
-/// Nodes as KDL, a line each; blocks are indented by four spaces.
+/// Writes nodes as KDL, one per line; blocks are indented by four spaces.
 pub fn spell(nodes: &[ConfigNode]) -> Vec<String> {
     let mut lines = Vec::new();
     spell_below(nodes, None, 0, &mut lines);
@@ -32,7 +32,7 @@ fn spell_below(nodes: &[ConfigNode], parent: Option<usize>, depth: usize, lines:
     }
 }
 
-/// A name, in quotes unless it is a plain word.
+/// Writes a name, in quotes unless it is a plain word.
 fn spell_word(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain) {
@@ -46,14 +46,14 @@ fn spell_value(value: &ConfigValue) -> String {
         ConfigValue::Null => "#null".to_owned(),
         ConfigValue::Boolean(value) => format!("#{value}"),
         ConfigValue::Integer(value) => value.to_string(),
-        // With a fraction, or it would read as an integer.
+        // Debug output keeps the fraction; without one, it would parse as an integer.
         ConfigValue::Decimal(value) => format!("{value:?}"),
         ConfigValue::Text(text) => quoted(text),
         ConfigValue::Data(data) => format!("(data)\"{}\"", data.digest()),
     }
 }
 
-/// A text in quotes.
+/// Writes a string in quotes.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {

@@ -1,10 +1,9 @@
-//! From text to a KDL document.
+//! Parses text into a KDL document.
 //!
-//! The parser recurses: once for each block and comment inside another, and once for each place
-//! where it picks up again after an error. So that no file can overflow the stack, nesting is
-//! bounded by a scan before it, and it runs on a thread whose stack is sized for the worst that a
-//! text of this length can ask for. The scan also tells strings, comments and blocks that never
-//! end, and points at where they begin, which the parser cannot.
+//! The parser recurses once for each nested block and comment, and once for each point where it resumes after
+//! an error. So that no file can overflow the stack, a scan limits the nesting first, and the parser then
+//! runs on a thread whose stack suits the worst text of this length. The scan also reports strings, comments
+//! and blocks without an end, and points at their start, which the parser cannot do.
 
 use std::thread;
 
@@ -12,22 +11,21 @@ use kdl::KdlDocument;
 
 use super::error::{Diagnostic, Span};
 
-/// The longest text that is read, in bytes: what a Kubernetes ConfigMap can hold.
+/// Size limit of a text in bytes: that of a Kubernetes ConfigMap.
 pub(super) const MAX_TEXT: usize = 1024 * 1024;
 
-/// Blocks and comments inside each other.
+/// The deepest nesting of blocks and comments.
 const MAX_DEPTH: usize = 32;
 
-/// Errors that are looked for: after so many, this is not a configuration.
+/// The most errors reported: a text with more is not a configuration.
 const MOST_ERRORS: usize = 20;
 
-/// Stack that any text gets, in bytes.
+/// The smallest stack, in bytes.
 const STACK: usize = 8 * 1024 * 1024;
 
-/// Stack for each byte that may open a block or a comment, and for each other byte. Measured with
-/// kdl 6.7.1 on x86-64: 6.8 KiB for a block, 2.4 KiB for a comment, 0.6 KiB for an error in an
-/// optimised build, five times that in another. It is address space: only a text that recurses
-/// makes memory of it.
+/// Stack for each byte that may open a block or comment, and for each other byte. With kdl 6.7.1 on x86-64,
+/// an optimised build needs 6.8 KiB for a block, 2.4 KiB for a comment and 0.6 KiB for an error; a debug
+/// build needs five times as much. This is only address space until a text makes the parser recurse.
 const STACK_PER_BYTE: (usize, usize) = if cfg!(debug_assertions) {
     (40 * 1024, 5 * 1024)
 } else {
@@ -53,7 +51,7 @@ pub(super) fn document(text: &str) -> Result<KdlDocument, Vec<Diagnostic>> {
     match parsed {
         Ok(Ok(Ok(document))) => Ok(document),
         Ok(Ok(Err(error))) => Err(translate(text, &error)),
-        // A panic in the parser is its bug, not a reason to end the proxy.
+        // A panic is a bug in the parser, and must not end the proxy.
         Ok(Err(_)) => Err(vec![Diagnostic::new(
             Span::default(),
             "the KDL parser failed on this text",
@@ -65,14 +63,14 @@ pub(super) fn document(text: &str) -> Result<KdlDocument, Vec<Diagnostic>> {
     }
 }
 
-/// What can be open.
+/// An unclosed block or comment.
 enum Open<'a> {
-    /// And the name of the node whose block it is.
+    /// With the name of the node that the block belongs to.
     Block(&'a str),
     Comment,
 }
 
-/// Finds strings, comments and blocks that do not end, or lie too deep, and properties in the place of nodes.
+/// Reports strings, comments and blocks without an end or nested too deeply, and misplaced properties.
 fn scan(text: &str) -> Result<(), Vec<Diagnostic>> {
     let mut scan = Scan {
         text,
@@ -97,34 +95,34 @@ fn scan(text: &str) -> Result<(), Vec<Diagnostic>> {
     scan.finish()
 }
 
-/// Where a scan is.
+/// The position of a scan within a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// A node may begin here.
+    /// A node may start here.
     Beginning,
     Node,
-    /// Behind a backslash: the end of the line does not end the node.
+    /// After a backslash: the end of the line does not end the node.
     Continued,
 }
 
-/// A text, as far as it has been scanned.
+/// A text that is being scanned.
 struct Scan<'a> {
     text: &'a str,
-    /// What comes next.
+    /// Offset of the next byte.
     at: usize,
     place: Place,
-    /// The name of the last node that began.
+    /// The name of the last node.
     node: &'a str,
-    /// What is open, and where it began.
+    /// What is open, and the offset of its start.
     open: Vec<(Open<'a>, usize)>,
-    /// Mistakes of strings.
+    /// Mistakes in strings.
     strings: Vec<Diagnostic>,
-    /// Mistakes of blocks, comments and properties.
+    /// Mistakes in blocks, comments and properties.
     blocks: Vec<Diagnostic>,
 }
 
 impl Scan<'_> {
-    /// Passes over a string, a line comment, the name of a node, or an octet or two.
+    /// Skips a string, a line comment, the name of a node, or a byte or two.
     fn step(&mut self) {
         let rest = &self.text.as_bytes()[self.at..];
         let in_comment = matches!(self.open.last(), Some((Open::Comment, _)));
@@ -153,7 +151,7 @@ impl Scan<'_> {
         };
     }
 
-    /// A node that begins with so many octets of a name; or a property, which cannot. How much of either is passed over.
+    /// Starts a node with a name of `length` bytes, or reports a property. Returns how many bytes to skip.
     fn begin(&mut self, length: usize) -> usize {
         self.place = Place::Node;
         let text = &self.text[self.at..];
@@ -204,7 +202,7 @@ impl Scan<'_> {
         self.strings.push(unterminated.help(help));
     }
 
-    /// What ends or begins a node or a block.
+    /// Handles the characters that end or start a node or block.
     fn mark(&mut self, rest: &[u8]) {
         let octet = rest[0];
         let blank = octet == b' ' || octet == b'\t';
@@ -234,7 +232,7 @@ impl Scan<'_> {
 
     /// Reports what is still open.
     fn finish(mut self) -> Result<(), Vec<Diagnostic>> {
-        // What is open where the scan gave up may well be closed later.
+        // If the scan gave up early, the rest of the text may close it.
         if self.at < self.text.len() {
             self.open.clear();
         }
@@ -246,7 +244,7 @@ impl Scan<'_> {
             let unclosed = Diagnostic::new(Span { start, length }, problem).label("opened here");
             self.blocks.push(unclosed.help(help));
         }
-        // Where a string does not end, braces are anyone's guess.
+        // After a string without an end, braces prove nothing.
         match (self.strings.is_empty(), self.blocks.is_empty()) {
             (true, true) => Ok(()),
             (true, false) => Err(self.blocks),
@@ -255,7 +253,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether `bytes` begin with what ends a line in KDL: CR, LF, NEL, VT, FF, LS or PS.
+/// Whether `bytes` start with a KDL line break: CR, LF, NEL, VT, FF, LS or PS.
 fn newline(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -263,7 +261,7 @@ fn newline(bytes: &[u8]) -> bool {
     )
 }
 
-/// How many octets of a plain name `bytes` begin with.
+/// The length of the plain name at the start of `bytes`.
 fn word(bytes: &[u8]) -> usize {
     let ends = |at: &usize| {
         let rest = &bytes[*at..];
@@ -272,14 +270,14 @@ fn word(bytes: &[u8]) -> usize {
     (0..bytes.len()).find(ends).unwrap_or(bytes.len())
 }
 
-/// A string literal at the beginning of a text.
+/// A string literal at the start of a text.
 struct Quoted {
     length: usize,
     multiline: bool,
     ends: bool,
 }
 
-/// The string that `bytes` begin with: `"…"`, `"""…"""`, and either between hashes.
+/// Finds the string at the start of `bytes`: `"…"`, `"""…"""`, or either between hashes.
 fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let hashes = bytes.iter().take_while(|&&byte| byte == b'#').count();
     let quotes = match &bytes[hashes..] {
@@ -308,8 +306,8 @@ fn quoted(bytes: &[u8]) -> Option<Quoted> {
                     ends: false,
                 });
             }
-            // An escape, but for raw strings; an escaped line break is whitespace and may stand
-            // in a string of one line.
+            // An escape, except in raw strings. An escaped line break is allowed even in a single-line
+            // string.
             b'\\' if hashes == 0 => at += 2,
             _ => at += 1,
         }
@@ -321,8 +319,7 @@ fn quoted(bytes: &[u8]) -> Option<Quoted> {
     })
 }
 
-/// The parser's errors in the words of this proxy, the first of each line: what follows on a line
-/// is the parser finding its feet.
+/// Translates the parser's errors, and keeps the first on each line: the others usually follow from it.
 fn translate(text: &str, error: &kdl::KdlError) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = error
         .diagnostics
@@ -342,7 +339,7 @@ fn translate(text: &str, error: &kdl::KdlError) -> Vec<Diagnostic> {
     found
 }
 
-/// One error of the parser. Its own wording stays where nothing better is known.
+/// Translates one parser error, or keeps its wording if there is no better one.
 fn explain(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Diagnostic {
     let span = Span::from(diagnostic.span);
     let rest = text.get(span.start..).unwrap_or_default();
@@ -403,7 +400,7 @@ mod tests {
         }
     }
 
-    /// At its own place, with what would be right.
+    /// At its own position, with a correction.
     #[test]
     fn a_property_in_the_place_of_a_node_is_pointed_at() {
         let told = |text: &str| {
@@ -490,7 +487,7 @@ mod tests {
         ] {
             document(&text.repeat(n)).expect_err(text);
         }
-        // Braces that only the scan takes for part of a text.
+        // Braces inside what only the scan takes for a string.
         document(&format!("\"\\q {}\"", "{".repeat(n))).unwrap_err();
         let deep = |n: usize| format!("{}{}", "a {\n".repeat(n), "}\n".repeat(n));
         document(&deep(MAX_DEPTH)).unwrap();

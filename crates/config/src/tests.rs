@@ -1,4 +1,4 @@
-//! Whole files: mistakes as they are rendered, the documentation, and arbitrary text.
+//! Tests on whole files: rendered mistakes, the documentation, and arbitrary text.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use super::*;
 const BUILTINS: module::Builtins<'static> =
     &[("log", b""), ("rewrite", b""), ("nodecache", b""), ("hosts", b"")];
 
-/// Parses `text`, whose relative paths begin at `folder`.
+/// Parses `text`; relative paths start at `folder`.
 pub(super) fn parse_in(folder: &Path, text: &str) -> Result<Config, Report> {
     parse("test.kdl", text, folder, BUILTINS)
 }
 
-/// The configuration in `text`, which is valid.
+/// The configuration in the valid text `text`.
 pub(super) fn config(text: &str) -> Config {
     parse_in(Path::new("/nonexistent"), text).unwrap_or_else(|report| panic!("{text}\n{report}"))
 }
 
-/// What is wrong with `text`.
+/// The mistakes in `text`.
 pub(super) fn problems(text: &str) -> Vec<String> {
     let report = parse_in(Path::new("/nonexistent"), text).err();
     let found = report.iter().flat_map(|report| report.diagnostics());
@@ -34,7 +34,7 @@ pub(super) fn in_zone(stages: &str) -> String {
     format!("listen \"127.0.0.1\"\nzone \".\" {{\n{stages}\n}}\n")
 }
 
-/// The zone with these `stages`, which are valid.
+/// The zone with these valid `stages`.
 pub(super) fn zone(stages: &str) -> Zone {
     config(&in_zone(stages)).zones.remove(0)
 }
@@ -86,7 +86,7 @@ fn a_file_is_loaded_with_what_it_names() {
         [
             path.clone(),
             folder.path().join("f.wasm"),
-            // Not there; that it appears would be a change.
+            // Missing; its creation would be a change.
             folder.path().join("f.test-cases.kdl"),
             folder.path().join("./resolv.conf")
         ]
@@ -110,8 +110,8 @@ fn a_file_is_loaded_with_what_it_names() {
     }
 }
 
-/// A file has this text. With `UPDATE=1` in the environment it gets it, so that a change can be accepted by reading the
-/// difference.
+/// Compares a file with a text. With `UPDATE=1` in the environment, writes the text instead, so that changes
+/// can be reviewed as a diff.
 pub(super) fn compare(path: &Path, expected: &str) {
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         fs::write(path, expected).unwrap();
@@ -126,9 +126,9 @@ pub(super) fn compare(path: &Path, expected: &str) {
     );
 }
 
-/// The files in a folder beside this one with this extension.
+/// The files with this extension in a folder of `testdata`.
 fn testdata(folder: &str, extension: &str) -> Vec<PathBuf> {
-    // Tests run in the package's folder; a relative path keeps what is rendered the same everywhere.
+    // Tests run in the package's folder; a relative path makes the output the same everywhere.
     let mut files: Vec<PathBuf> = fs::read_dir(Path::new("src/testdata").join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -139,7 +139,7 @@ fn testdata(folder: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Every file in `testdata/bad` is rejected with what stands in the `.txt` beside it.
+/// Every file in `testdata/bad` is rejected with the contents of its `.txt` file.
 #[test]
 fn mistakes_are_rendered_as_expected() {
     for path in testdata("bad", "kdl") {
@@ -150,8 +150,8 @@ fn mistakes_are_rendered_as_expected() {
     }
 }
 
-/// Every text in `testdata/mistakes` gets what stands below it: all that is wrong, and what would be right. A file begins with
-/// what stands around its texts, with `…` in their place.
+/// Every text in `testdata/mistakes` produces the mistakes and help below it. A file starts with the common
+/// context, with `…` in place of the texts.
 #[test]
 fn mistakes_are_found() {
     let mut count = 0;
@@ -189,7 +189,7 @@ const NAMED: [&str; 9] = [
     "big-block-list.txt",
 ];
 
-/// A `forward` with this in its block, and one for what it leaves to the next.
+/// A `forward` with this in its block, followed by another if it leaves queries to the next.
 fn forward_with(inside: &str) -> String {
     let below = match inside.contains("next ") {
         true => "forward \"192.0.2.2\"",
@@ -198,8 +198,8 @@ fn forward_with(inside: &str) -> String {
     format!("forward \"192.0.2.1\" {{\n{inside}\n}}\n{below}")
 }
 
-/// Every example in the reference is a whole configuration, unless its fence says that it is a
-/// `fragment` of a file or of a zone, or that it `fails`.
+/// Every example in the reference is a complete configuration, unless its fence says that it is a `fragment`
+/// of a file or zone, or that it `fails`.
 #[test]
 fn the_documentation_is_right() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -212,7 +212,7 @@ fn the_documentation_is_right() {
     let examples = fences(&text);
     assert!(examples.len() > 20, "{} examples", examples.len());
     for (line, kind, example) in examples {
-        // The examples name files of a node; here they are beside it.
+        // The examples name absolute paths; in this test, the files are in the folder of the configuration.
         let example = example
             .replace("/etc/dnsweir/filters/", "./")
             .replace("/etc/dnsweir/", "./")
@@ -264,7 +264,7 @@ fn the_documentation_is_right() {
     }
 }
 
-/// Files that the examples name, with what such files hold.
+/// Creates the files that the examples name, with suitable contents.
 fn write_named(folder: &Path) {
     fs::create_dir(folder.join("conf.d")).unwrap();
     for file in NAMED {
@@ -286,7 +286,7 @@ fn write_named(folder: &Path) {
     }
 }
 
-/// The KDL examples in a Markdown text: line, what the fence says, and content.
+/// The KDL examples in a Markdown text: line, attributes of the fence, and content.
 fn fences(text: &str) -> Vec<(usize, &str, String)> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -319,7 +319,7 @@ fn the_documentation_has_every_word() {
     }
 }
 
-/// What a generated configuration says.
+/// The contents of a generated configuration.
 #[derive(Debug, Clone)]
 struct Sample {
     listen: Vec<SocketAddr>,
@@ -339,7 +339,7 @@ struct Sample {
 impl Sample {
     fn write(&self) -> String {
         let quoted = |list: &[SocketAddr]| list.iter().map(|a| format!(" \"{a}\"")).collect::<String>();
-        // Some characters may only stand in a text as escapes.
+        // Some characters need escapes in a string.
         let plain = |c: char| c.is_alphanumeric() || c == ' ';
         let spell = |c: char| {
             if plain(c) {

@@ -1,4 +1,4 @@
-//! `transfer`: who may have all of a zone, and who is told when it changes.
+//! `transfer`: which clients may transfer a zone, and which are notified of changes.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::words::{Table, words};
 use crate::dns::tsig::Key;
 
 words! {
-    /// `transfer { … }`: who may have all of a zone, and who is told when it changes.
+    /// `transfer { … }`: which clients may transfer a zone, and which are notified of changes.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Transfer in TRANSFER(0..=0): r#"transfer { to "192.0.2.7"; key "transfers.example.org"; notify "192.0.2.7" }"#;
 
@@ -29,7 +29,7 @@ words! {
 
 pub(super) const KEY: Table<()> = Table::plain(1..=1, r#"key "transfers.example.org""#);
 
-/// Decodes `transfer` among these nodes of a source, if it is there.
+/// Decodes `transfer` among the nodes of a source, if present.
 pub(super) fn decode(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Transfer> {
     let node = child(nodes, "transfer")?;
     let mut transfer = TRANSFER.read(mistakes, node);
@@ -42,7 +42,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -
     Some(transfer)
 }
 
-/// Who may ask for it.
+/// Reads a network or address that may transfer the zone.
 fn receiver(value: &KdlValue) -> Result<Network, Wrong> {
     network(
         value,
@@ -50,7 +50,7 @@ fn receiver(value: &KdlValue) -> Result<Network, Wrong> {
     )
 }
 
-/// The key that `key "NAME"` names.
+/// Looks up the key that `key "NAME"` names.
 pub(super) fn key(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Key> {
     let name = mistakes.scalar(nodes, KEY.shape.example, zone_name)?;
     let known = keys.iter().find(|key| key.name().to_string() == name);

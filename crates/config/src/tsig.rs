@@ -1,4 +1,4 @@
-//! `tsig`: secrets that servers of a zone share.
+//! `tsig`: secrets shared with other servers of a zone.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use crate::dns::name::Name;
 use crate::dns::tsig::Key;
 
 words! {
-    /// A `tsig` as it is written.
+    /// A `tsig` as written.
     pub(super) struct Written in TSIG(1..=1):
         r#"tsig "transfers.example.org" { algorithm "hmac-sha256"; secret (file)"/etc/dnsweir/transfers.secret" }"#;
 
@@ -30,14 +30,14 @@ words! {
 
 const SECRET: Table<()> = Table::plain(1..=1, r#"secret (file)"/etc/dnsweir/transfers.secret""#);
 
-/// What says which one is meant, and what it is.
+/// Words for algorithms, and the algorithms.
 const ALGORITHMS: [(&str, &str); 3] = [
     ("hmac-sha256", "hmac-sha256"),
     ("hmac-sha384", "hmac-sha384"),
     ("hmac-sha512", "hmac-sha512"),
 ];
 
-/// A secret has at least so many octets: with fewer, it could be guessed from what it signed (RFC 8945 section 8).
+/// The fewest bytes of a secret: a shorter one could be guessed from its signatures (RFC 8945 section 8).
 const SHORTEST: usize = 16;
 
 /// Decodes the `tsig` nodes.
@@ -68,7 +68,7 @@ pub(super) fn decode<'k>(
     met.into_iter().map(|(key, _)| key).collect()
 }
 
-/// What the two share: in base64, as everybody writes it, here or in a file.
+/// Reads the shared secret in base64, here or in a file.
 fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Vec<u8>> {
     let Some(secret) = child(block(node), "secret") else {
         let missing = Diagnostic::new(head(node), "this key has no `secret`");
@@ -81,7 +81,7 @@ fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Opt
     let written = mistakes.value("secret", entry, text)?;
     let decoded = STANDARD.decode(written.trim()).ok();
     let problem = match &decoded {
-        // What it is shall not stand in a log.
+        // Never quote the secret: it would end up in a log.
         None => "the secret is not in base64",
         Some(secret) if secret.len() < SHORTEST => "the secret has fewer than 16 bytes",
         Some(_) => return decoded,
@@ -91,7 +91,7 @@ fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Opt
     None
 }
 
-/// The same node, with the content of a file in the place of `(file)"PATH"`.
+/// Returns the node with `(file)"PATH"` replaced by the contents of the file.
 fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNode {
     let mut node = node.clone();
     for entry in node.entries_mut() {
@@ -112,7 +112,7 @@ fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNo
     node
 }
 
-/// The file that a value names.
+/// The path in a `(file)` value.
 fn file(entry: &KdlEntry) -> Option<&str> {
     entry.ty().filter(|kind| kind.value() == "file")?;
     entry.value().as_string()

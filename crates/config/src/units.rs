@@ -1,4 +1,4 @@
-//! Durations and sizes, which always carry a unit: `"1800ms"`, `"32MiB"`.
+//! Durations and sizes, which always have a unit: `"1800ms"`, `"32MiB"`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -19,17 +19,17 @@ const TIMES: [(&str, u64); 5] = [
 /// Bytes in each unit of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Short for writing bounds.
+/// Shorthand for bounds.
 pub const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Short for writing bounds.
+/// Shorthand for bounds.
 pub const fn s(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A duration within `bounds`.
+/// Reads a duration within `bounds`.
 pub fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
     move |value| {
         let takes = || Takes::Duration(spell_duration(*bounds.start()), spell_duration(*bounds.end()));
@@ -41,7 +41,7 @@ pub fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Resul
     }
 }
 
-/// A duration within `bounds` that becomes a TTL, which counts whole seconds (RFC 1035 section 3.2.1).
+/// Reads a duration within `bounds` for use as a TTL, in whole seconds (RFC 1035 section 3.2.1).
 pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
     let duration = duration(bounds);
     move |value| match duration(value) {
@@ -53,7 +53,7 @@ pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Res
     }
 }
 
-/// A number of bytes within `bounds`.
+/// Reads a number of bytes within `bounds`.
 pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Result<usize, Wrong> {
     move |value| {
         let takes = || Takes::Size(spell_size(*bounds.start()), spell_size(*bounds.end()));
@@ -67,17 +67,17 @@ pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Resul
     }
 }
 
-/// A duration as it would be written, in the largest unit that holds it.
+/// Writes a duration in the largest unit that makes it whole.
 pub fn spell_duration(time: Duration) -> String {
     spell(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), "0s", &TIMES)
 }
 
-/// A size as it would be written, in the largest unit that holds it.
+/// Writes a size in the largest unit that makes it whole.
 pub fn spell_size(bytes: usize) -> String {
     spell(bytes as u64, "0B", &SIZES)
 }
 
-/// A whole number and a unit; none if it is anything else. What is too large becomes the largest number.
+/// Parses a whole number with a unit; saturates if it is too large, `None` for anything else.
 fn count(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -85,7 +85,7 @@ fn count(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     if number.is_empty() {
         return None;
     }
-    // Only digits: what does not parse is too large.
+    // There are only digits, so parsing can only overflow.
     Some(number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
 }
 

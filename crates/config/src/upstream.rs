@@ -1,20 +1,20 @@
-//! What is known of an upstream, and how upstreams are asked.
+//! Upstreams, and how they are asked.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// `"192.0.2.1"`, or `"tls://192.0.2.1%dns.example:853"`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Upstream {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// What its certificate is for; none: the address.
+    /// The name in its certificate; `None`: the address.
     pub name: Option<String>,
-    /// Over HTTPS: what is asked for there; begins with a slash.
+    /// Only for HTTPS: the path of the URL, starting with a slash.
     pub path: Option<String>,
 }
 
 impl Upstream {
-    /// As it would be written.
+    /// Writes it as in the configuration.
     pub fn spelled(&self, protocol: Protocol) -> String {
         let Protocol::Encrypted(encryption) = protocol else {
             return self.address.to_string();
@@ -30,12 +30,12 @@ impl Upstream {
     }
 }
 
-/// `"https://dns.example/dns-query"`: an upstream whose addresses are asked of others.
+/// `"https://dns.example/dns-query"`: an upstream whose addresses must be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamedUpstream {
-    /// What its certificate is for, in lower case.
+    /// The name in its certificate, in lower case.
     pub host: String,
-    /// Where it listens.
+    /// The port it listens on.
     pub port: u16,
     /// As [`Upstream::path`].
     pub path: Option<String>,
@@ -62,32 +62,32 @@ impl From<SocketAddr> for Upstream {
     }
 }
 
-/// An answer that is left to the next stage.
+/// An outcome after which the next stage is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// There is no such name.
+    /// The name does not exist.
     Nxdomain,
     /// The name has no records of the type.
     Nodata,
     /// No upstream could answer.
     Servfail,
-    /// No upstream would.
+    /// The upstream refused.
     Refused,
 }
 
-/// How an upstream is asked.
+/// The protocol used to ask an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
-    /// Over UDP, and over TCP what does not fit.
+    /// UDP, then TCP for truncated replies.
     #[default]
     Udp,
-    /// Over TCP only.
+    /// TCP only.
     Tcp,
-    /// So that nobody on the way can read it.
+    /// An encrypted protocol.
     Encrypted(Encryption),
 }
 
-/// What is spoken where nobody on the way can read it; the scheme of an address.
+/// An encrypted protocol, selected by the scheme of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encryption {
     /// `tls://`: TLS (RFC 7858).
@@ -99,7 +99,7 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// The scheme, and the word of metrics.
+    /// The scheme, also used in metrics.
     pub fn word(self) -> &'static str {
         match self {
             Encryption::Tls => "tls",
@@ -108,7 +108,7 @@ impl Encryption {
         }
     }
 
-    /// The port where none is written.
+    /// The default port.
     pub fn port(self) -> u16 {
         match self {
             // RFC 7858 section 3.1, RFC 9250 section 4.1.1.
@@ -117,7 +117,7 @@ impl Encryption {
         }
     }
 
-    /// What is spoken upon TLS, as the registry of RFC 7301 section 6 calls it.
+    /// The ALPN protocol name (registry of RFC 7301 section 6).
     pub fn alpn(self) -> &'static [u8] {
         match self {
             Encryption::Tls => b"dot",
@@ -130,11 +130,11 @@ impl Encryption {
 /// Which upstream is asked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// Any.
+    /// A random one.
     #[default]
     Random,
-    /// The one after the last.
+    /// The one after the last one used.
     RoundRobin,
-    /// The first in the list that is not out.
+    /// The first in the list that is not out of use.
     Sequential,
 }

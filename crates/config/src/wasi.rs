@@ -1,4 +1,4 @@
-//! `wasi`: what a filter may have of WASI, beside what everybody has.
+//! `wasi`: the parts of WASI that a filter may use in addition to the defaults.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use super::error::{Diagnostic, Span};
 use super::words::{Table, words};
 
 words! {
-    /// `wasi { … }`: what a filter may have of WASI.
+    /// `wasi { … }`: the parts of WASI that a filter may use.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then refuse_empty;
 
@@ -27,21 +27,21 @@ words! {
     hands "folder" folders: Vec<Folder> = none in FOLDER, "a path";
 }
 
-/// A folder that a filter may read while it is being configured.
+/// A folder that a filter may read while it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
-    /// As it is written, and as the filter sees it.
+    /// Its path as written, and as the filter sees it.
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// Stands for what was in it when the configuration was read.
+    /// A hash of its contents when the configuration was read.
     pub state: u64,
 }
 
 const FOLDER: Table<()> = Table::plain(1..=1, r#"folder "/etc/lists""#);
 
 impl Wasi {
-    /// What is granted, each as it could be written.
+    /// The permissions granted, in the words of the configuration.
     pub fn words(&self) -> Vec<String> {
         let switches = [("clock", self.clock), ("random", self.random)];
         let switches = switches.into_iter().filter(|(_, on)| *on);
@@ -58,7 +58,7 @@ impl Wasi {
     }
 }
 
-/// Decodes the `wasi` of a filter, whose relative paths begin at `base`.
+/// Decodes the `wasi` of a filter; relative paths start at `base`.
 pub(super) fn decode(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Wasi {
     let mut wasi = WASI.read(mistakes, node);
     let folders = named_nodes(block(node), "folder");
@@ -74,7 +74,7 @@ fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Wasi) {
     }
 }
 
-/// The name of a variable of the environment.
+/// Reads the name of an environment variable.
 fn variable(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     if !is_name(&name) {
@@ -102,12 +102,12 @@ fn folder(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Option<Folder
     }
 }
 
-/// What is in a folder: another number if a file in it is added, removed, or written.
+/// A hash of a folder's contents; it changes if a file in it is added, removed or written.
 fn state(path: &Path) -> io::Result<u64> {
     let mut entries = fs::read_dir(path)?
         .map(|entry| {
             let entry = entry?;
-            // Behind a link, since mounted config maps are links to links.
+            // Follow links, since mounted config maps are links to links.
             let metadata = fs::metadata(entry.path()).or_else(|_| entry.metadata())?;
             Ok((entry.file_name(), metadata.len(), metadata.modified()?))
         })

@@ -1,4 +1,4 @@
-//! One whole configuration.
+//! The root of a configuration.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ use super::words::words;
 use super::zone::{self, Stage, Zone};
 
 words! {
-    /// One whole configuration, valid.
+    /// A complete, valid configuration.
     #[derive(Debug, Clone)]
     pub struct Config in FILE(0..=0): "";
 
@@ -76,21 +76,21 @@ words! {
         hands "include" = none in include::INCLUDE, "files or folders";
     }
     besides {
-        /// Whether `cache-memory` is written. If not, it gives way to a limit of memory.
+        /// Whether `cache-memory` is set. If not, it shrinks to fit a memory limit.
         cache_memory_written: bool;
-        /// Every file whose change means that the configuration changed: itself, modules, files that are values for filters,
-        /// resolv.conf.
+        /// Every file whose change is a change of the configuration: the configuration itself, modules, files
+        /// used as values for filters, resolv.conf.
         files: Vec<PathBuf>;
-        /// What a resolv.conf names and cannot be asked, or not yet, and why, for people.
+        /// The name servers of a resolv.conf that cannot be used, or not yet, with the reason as text.
         unusable: Vec<String>;
-        /// The interfaces that addresses name, and the number that each had.
+        /// The interfaces that addresses name, each with its index at load time.
         interfaces: BTreeMap<String, Option<u32>>;
-        /// The text itself, for errors that are found later.
+        /// The text, for errors found later.
         source: Source;
     }
 }
 
-/// Default of `workers`, at most: a cache beside the workloads of a node is not to take it over.
+/// Upper limit of the default of `workers`: a cache must not take over the node from its workloads.
 const MOST_WORKERS: usize = 4;
 
 fn default_workers() -> usize {
@@ -100,7 +100,7 @@ fn default_workers() -> usize {
 }
 
 impl Config {
-    /// The hosts whose addresses are not in the file, and who is asked for those.
+    /// The upstreams configured by host name, each with the bootstrap servers that resolve it.
     pub fn named_upstreams(&self) -> impl Iterator<Item = (&NamedUpstream, &[SocketAddr])> {
         let forwards = self.sources().filter_map(|source| match source {
             SourceConfig::Forward(forward) => Some(forward),
@@ -112,7 +112,7 @@ impl Config {
         })
     }
 
-    /// Takes the addresses of upstreams that are written by name; none are `known` of a host that could not be asked for yet.
+    /// Fills in the addresses of upstreams configured by name; `known` returns none for unresolved hosts.
     pub fn place_addresses(&mut self, known: impl Fn(&str) -> Vec<IpAddr>) {
         let stages = self.zones.iter_mut().flat_map(|zone| &mut zone.stages);
         let of_zones = stages.filter_map(|stage| match stage {
@@ -138,7 +138,7 @@ impl Config {
         }
     }
 
-    /// All sources: those of zones, and those with names.
+    /// All sources: those in zones and the named ones.
     pub fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
         let stages = self.zones.iter().flat_map(|zone| &zone.stages);
         let of_zones = stages.filter_map(|stage| match stage {
@@ -148,13 +148,13 @@ impl Config {
         of_zones.chain(self.sources.iter().map(|named| &named.source))
     }
 
-    /// The numbers that its interfaces have now. Where they are others, so are the addresses.
+    /// The current indexes of its interfaces. If they changed, so did the addresses.
     pub fn interfaces_now(&self) -> BTreeMap<String, Option<u32>> {
         let names = self.interfaces.keys();
         names.map(|name| (name.clone(), interface_index(name))).collect()
     }
 
-    /// The data of all filters, each once.
+    /// The data of all filters, without duplicates.
     pub fn data(&self) -> Vec<&Arc<Data>> {
         let mut all: Vec<&Arc<Data>> = Vec::new();
         for data in self.filters.iter().flat_map(Filter::data) {
@@ -165,7 +165,7 @@ impl Config {
         all
     }
 
-    /// One that serves nothing: what is there before the first one is brought up.
+    /// A configuration that serves nothing, in place before the first one is brought up.
     pub fn nothing(workers: usize) -> Config {
         Config {
             workers,
@@ -181,8 +181,8 @@ impl Config {
         }
     }
 
-    /// A report of mistakes that only others can find: a filter that rejects its `config` block,
-    /// an address that cannot be bound. [`Filter::config_place`] has the places of the former.
+    /// Reports mistakes that are only found outside this crate, such as a filter that rejects its `config`
+    /// block or an address that cannot be bound. [`Filter::config_place`] gives the spans for the former.
     pub fn report(&self, diagnostics: Vec<Diagnostic>) -> Report {
         Report::new(self.source.clone(), diagnostics)
     }

@@ -1,8 +1,8 @@
-//! The words of the configuration: a row each, in a table beside what obeys it.
+//! The words of the configuration: one row per word, in a table next to the code that uses it.
 //!
-//! From a row come the field, its decoder and its default, the word in the node's [`Shape`], and all that the reference,
-//! `dnsweir words`, the schema for editors and the fuzzers' dictionary say of it. What a value may be, its *kind* says by
-//! what it refuses.
+//! A row generates the field, its decoder and default, the word in the node's [`Shape`], and its entries in
+//! the reference, `dnsweir words`, the editors' schema and the fuzzers' dictionary. The errors of the word's
+//! *kind* define which values are valid.
 //!
 //! ```text
 //! words! {
@@ -15,20 +15,22 @@
 //! }
 //! ```
 //!
-//! The first line names the node's fields and its [`Table`], how many values the node has, and a correct one. A row is what
-//! the word means, how it is written, the word, the field, the default, the kind, and what the reference says of its bounds
-//! if the kind cannot. How it is written:
+//! The first line gives the struct of the node's fields and its [`Table`], the number of values, and a
+//! correct example. A row consists of the meaning, the form, the word, the field, the default, the kind, and
+//! the bounds as the reference describes them if the kind cannot. The forms:
 //!
 //! - `one`: a node with one value. `property`: a property of the node. `value`: the value of the node itself.
-//! - `list "WORD"(1..=16)`: a node with so many values.
-//! - `switch`: a node that is on when it is there.
-//! - `table`: a node with a table of its own. Absent, it is `none`, `off`, or has its `defaults`.
-//! - `hand`, and `hands` if it may be repeated: a node whose field the code beside the table fills in. `stage`: one that stands
-//!   in an order. `values`: the values of the node itself, likewise.
+//! - `list "WORD"(1..=16)`: a node with a number of values within the range.
+//! - `switch`: a node whose presence turns something on.
+//! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`.
+//! - `hand`, or `hands` if it may be repeated: a node whose field is filled in by code next to the table.
+//!   `stage`: a repeatable node whose position matters. `values`: the values of the node itself, read by such
+//!   code.
 //!
-//! A default is a value, or in parentheses what the reference says in its place, with a correct value to show:
-//! `("all": "shop")`, and after `else` what the field has then, unless that is `None`. A function after `then` looks at the
-//! fields together. Words without a field stand in `by hand { … }`, fields without a word in `besides { … }`.
+//! A default is a value, or in parentheses a description for the reference with a correct value to show:
+//! `("all": "shop")`; `else` then gives the field's default if it is not `None`. A function after `then`
+//! checks the fields together. Words without a field go into `by hand { … }`, fields without a word into
+//! `besides { … }`.
 
 use std::ops::RangeInclusive;
 
@@ -36,20 +38,20 @@ use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Takes, Wrong, block};
 
-/// What may be written in a node, and how it is read.
+/// What may be written in a node, and how to read it.
 pub(crate) struct Table<T> {
     /// What the node is checked against.
     pub shape: Shape,
-    /// Its rows.
+    /// One row per word.
     pub words: &'static [Word],
     /// Reads a node that has been checked, and the nodes in its block.
     pub fields: fn(&mut Mistakes, &KdlNode, &[KdlNode]) -> T,
-    /// What an empty node says.
+    /// The fields of an empty node.
     pub default: fn() -> T,
 }
 
 impl<T> Table<T> {
-    /// Reads a node, and reports what is wrong with it.
+    /// Checks and reads a node, and reports the mistakes in it.
     pub fn read(&self, mistakes: &mut Mistakes, node: &KdlNode) -> T {
         mistakes.check(node, &self.shape);
         (self.fields)(mistakes, node, block(node))
@@ -57,7 +59,7 @@ impl<T> Table<T> {
 }
 
 impl Table<()> {
-    /// A node that takes nothing but values, which are read by hand.
+    /// A node that takes only values, which other code reads.
     pub const fn plain(values: RangeInclusive<usize>, example: &'static str) -> Table<()> {
         Table {
             shape: Shape::plain(values, example),
@@ -68,7 +70,7 @@ impl Table<()> {
     }
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Word {
     pub name: &'static str,
@@ -76,57 +78,58 @@ pub(crate) struct Word {
     /// A paragraph in Markdown.
     pub meaning: &'static str,
     pub default: Preset,
-    /// Refuses what a value of it may not be; none: that is found out by hand.
+    /// Checks a value. `None` if other code does.
     pub kind: Option<Check>,
-    /// What the kind cannot say of its bounds.
+    /// Bounds that the kind cannot describe.
     pub bounds: &'static str,
-    /// A node's, or that of the node whose values they are; a property has none.
+    /// The shape of the node, or of the node that has these values; empty for a property.
     pub shape: &'static Shape,
-    /// The table of the node.
+    /// The table of the node, if it has one.
     pub words: &'static [Word],
 }
 
-/// What is wrong with a value.
+/// Returns what is wrong with a value, if anything.
 pub(crate) type Check = fn(&KdlValue) -> Result<(), Wrong>;
 
-/// How a word is written.
+/// The form in which a word is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The values of the node itself.
     Values,
     Property,
     Node,
-    /// A node that is on when it is there.
+    /// A node whose presence turns something on.
     Switch,
     /// A node that may be written more than once.
     Repeated,
-    /// A node that stands in an order, with rules of its own.
+    /// A repeatable node whose position matters, with its own rules.
     Stage,
 }
 
-/// What holds where a word is not written.
+/// The default of a word.
 #[derive(Clone, Copy)]
 pub(crate) enum Preset {
-    /// As it would be written, but for the `#` of `#true`.
+    /// Spelled as in the configuration, but without the `#` of `#true`.
     Value(&'static str),
-    /// In the words of the reference.
+    /// Described as in the reference.
     Text(&'static str),
 }
 
 impl Word {
-    /// What its kind takes.
+    /// The values that its kind takes.
     pub(super) fn takes(&self) -> Takes {
-        // Nothing is of a kind that is `#null`.
+        // No kind accepts `#null`, so this error describes the kind.
         let refused = self.kind.and_then(|kind| kind(&KdlValue::Null).err());
         refused.map_or(Takes::Text, |wrong| wrong.takes)
     }
 
-    /// Whether a list of `words` has it: what a node's value is, is said with the node if that has no table of its own.
+    /// Whether a list of `words` includes it. The values of a node without nested nodes are listed with the
+    /// node.
     pub(super) fn is_listed(&self, words: &[Word]) -> bool {
         self.form != Form::Values || words.iter().any(Word::is_node)
     }
 
-    /// Whether it stands in the block of its node.
+    /// Whether it is written in the block of its node.
     pub(super) const fn is_node(&self) -> bool {
         !matches!(self.form, Form::Values | Form::Property)
     }
@@ -140,7 +143,7 @@ impl Word {
     }
 }
 
-/// Some of the words of a table.
+/// A subset of a table's words.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
     Properties,
@@ -148,7 +151,7 @@ pub(crate) enum Which {
     Repeated,
 }
 
-/// How many of `words` there are.
+/// Counts the `words` in a subset.
 pub(crate) const fn count(words: &[Word], which: Which) -> usize {
     let (mut at, mut found) = (0, 0);
     while at < words.len() {
@@ -158,7 +161,7 @@ pub(crate) const fn count(words: &[Word], which: Which) -> usize {
     found
 }
 
-/// What they are called.
+/// The names of the `words` in a subset.
 pub(crate) const fn names<const N: usize>(words: &[Word], which: Which) -> [&'static str; N] {
     let mut names = [""; N];
     let (mut at, mut found) = (0, 0);
@@ -172,7 +175,7 @@ pub(crate) const fn names<const N: usize>(words: &[Word], which: Which) -> [&'st
     names
 }
 
-/// See the beginning of this file.
+/// See the top of this file.
 macro_rules! words {
     ($(#[$meta:meta])* $vis:vis struct $T:ident in $($rest:tt)*) => {
         $crate::words::words! { @struct [$(#[$meta])* $vis] $T in $($rest)* }
@@ -234,7 +237,7 @@ macro_rules! words {
             #[allow(unused_variables, reason = "words may all be properties, or read by hand")]
             fn fields(mistakes: &mut Mistakes, node: &kdl::KdlNode, nodes: &[kdl::KdlNode]) -> $T {
                 let read = words!(@new $T {
-                    // With its type, which an error is then shown at.
+                    // The type annotation makes the compiler point at this field in case of an error.
                     $( $field: {
                         let value: $F = words!(@read $form [mistakes node nodes] $word [$($count)?] $default [$($kind)?]);
                         value
@@ -259,7 +262,7 @@ macro_rules! words {
     (@new () {}) => { () };
     (@new $T:ident { $($fields:tt)* }) => { $T { $($fields)* } };
 
-    // How a field is read.
+    // Reading a field.
     (@read switch [$m:ident $n:ident $b:ident] $word:literal [] off []) => { $m.switch($b, $word) };
     (@read list [$m:ident $n:ident $b:ident] $word:literal [$count:expr] $default:tt [$kind:expr]) => {{
         const SHAPE: Shape = Shape::plain($count, words!(@example $word $default));
@@ -286,7 +289,7 @@ macro_rules! words {
     (@read $form:ident [$m:ident $n:ident $b:ident] $word:literal [] $default:tt [$kind:expr]) => {
         words!(@written $form [$m $n $b] $word $default $kind)
     };
-    // What is wrong with it, `@word` says.
+    // `@word` reports what is wrong with this row.
     (@read $($wrong:tt)*) => { Default::default() };
     (@written one [$m:ident $n:ident $b:ident] $word:literal $default:tt $kind:expr) => {
         $m.scalar($b, words!(@example $word $default), $kind)
@@ -295,17 +298,17 @@ macro_rules! words {
     (@written value [$m:ident $n:ident $b:ident] $word:literal $default:tt $kind:expr) => { $m.argument($n, $kind) };
     (@written $($wrong:tt)*) => { None };
 
-    // What holds where nothing is written.
+    // The default.
     (@default $default:literal [$kind:expr]) => { ($kind)(&kdl::KdlValue::from($default)).unwrap_or_default() };
     (@default ($text:literal: $($example:literal)+, else $absent:expr) [$kind:expr]) => { $absent };
     (@default defaults [$kind:expr]) => { ($kind.default)() };
     (@default $default:tt [$($kind:expr)?]) => { Default::default() };
 
-    // A correct one.
+    // A correct example.
     (@example $word:literal ($text:literal: $($example:literal)+ $(, else $absent:expr)?)) => { concat!($word $(, " ", stringify!($example))+) };
     (@example $word:literal $default:literal) => { concat!($word, " ", stringify!($default)) };
 
-    // What is known of it.
+    // The row.
     (@word switch $word:literal [] off [] $bounds:tt $meaning:tt) => {
         Word {
             shape: &Shape::plain(0..=1, $word),

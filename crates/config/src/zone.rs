@@ -1,4 +1,4 @@
-//! `zone`: names, and the stages their queries pass.
+//! `zone`: names and the stages that their queries pass.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,21 +25,21 @@ use super::zone_file;
 /// `zone "NAME"… { … }`: the same pipeline for one or more zones.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// Lowercased, in presentation format, ending in a dot; `.` is the root.
+    /// Presentation format in lower case, with a final dot; `.` is the root.
     pub names: Vec<String>,
-    /// `on "ADDRESS"…`: the listeners on which it answers; none: all.
+    /// `on "ADDRESS"…`: the listeners on which it answers; if empty, all.
     pub on: Vec<SocketAddr>,
-    /// `from "NETWORK"…`: the clients for whom it answers; none: all for whom no zone of the same name does.
+    /// `from "NETWORK"…`: the clients it answers; if empty, all for whom there is no zone of the same name.
     pub from: Vec<Network>,
-    /// Who may ask, of those whom the listener lets ask; none: all.
+    /// Which of the clients that the listener allows may ask; `None`: all.
     pub clients: Option<Clients>,
-    /// In the order they are written; at most one `cache`, and nothing below a source that answers everything.
+    /// In the order written; at most one `cache`, and nothing below a source that answers everything.
     pub stages: Vec<Stage>,
-    /// Where it stands, without its block.
+    /// Its span, without its block.
     pub span: Span,
 }
 
-/// What a query passes on its way through a zone.
+/// A step of a zone's pipeline.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "a zone has a few, which are read once")]
 pub enum Stage {
@@ -47,7 +47,7 @@ pub enum Stage {
     Filter(usize),
     /// `cache { … }`
     Cache(Cache),
-    /// Whatever else answers.
+    /// A source of answers.
     Source(SourceConfig),
 }
 
@@ -79,7 +79,7 @@ words! {
     }
 }
 
-/// What says for whom a zone is; no stages.
+/// Words that restrict a zone's listeners and clients; not stages.
 const BEFORE_STAGES: [&str; 3] = ["on", "from", "clients"];
 
 fn is_stage(node: &KdlNode) -> bool {
@@ -92,11 +92,11 @@ const ON: Table<()> = Table::plain(1..=64, r#"on "127.0.0.1:5300""#);
 
 const FROM: Table<()> = Table::plain(1..=256, r#"from "10.0.0.0/8""#);
 
-/// The names of all zones so far, with whom they are for.
+/// The names of all zones so far, with their audiences.
 #[derive(Default)]
 pub(super) struct Names(HashMap<String, Vec<(Audience, Span)>>);
 
-/// For whom a zone is: on which listeners, and for which clients; none: all.
+/// The listeners and clients that a zone is for; if empty, all.
 #[derive(Debug, Clone)]
 struct Audience {
     on: Vec<SocketAddr>,
@@ -104,10 +104,10 @@ struct Audience {
 }
 
 impl Audience {
-    /// Whether a query could be for either of two zones, with nothing that decides for one.
+    /// Whether a query could match two zones with no rule to choose between them.
     fn is_shared(&self, other: &Audience) -> bool {
         let on = self.on.is_empty() || other.on.is_empty() || self.on.iter().any(|on| other.on.contains(on));
-        // Of networks in each other, the smaller one decides.
+        // Between nested networks, the smaller one decides.
         let from = match (self.from.is_empty(), other.from.is_empty()) {
             (true, true) => true,
             (false, false) => self.from.iter().any(|network| other.from.contains(network)),
@@ -118,7 +118,7 @@ impl Audience {
 }
 
 impl Names {
-    /// Takes the names of one more zone, and reports those that are taken already.
+    /// Adds the names of another zone, and reports those already used.
     fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, audience: &Audience) -> Vec<String> {
         let mut own = Vec::new();
         for entry in arguments(node) {
@@ -185,7 +185,7 @@ pub(super) fn decode(
                 }
             }
             "cache" => stages.push(Stage::Cache(cache::CACHE.read(mistakes, stage))),
-            // What is no source either, `check` has reported.
+            // If it is not a source either, `check` has reported it.
             _ => stages.extend(source::decode(mistakes, place, &names, stage).map(Stage::Source)),
         }
     }
@@ -201,7 +201,7 @@ pub(super) fn decode(
     }
 }
 
-/// Notes, for the stages of all zones, which names others answer for.
+/// Records, for the `service-entries` stages, which names others answer for.
 pub(super) fn note_taken(zones: &mut [Zone]) {
     for at in 0..zones.len() {
         let is_one = |stage: &Stage| matches!(stage, Stage::Source(SourceConfig::ServiceEntries(_)));
@@ -227,7 +227,7 @@ pub(super) fn note_taken(zones: &mut [Zone]) {
     }
 }
 
-/// On which listeners the zone answers.
+/// The listeners on which the zone answers.
 fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
     let Some(node) = first(mistakes, nodes, "on") else {
         return Vec::new();
@@ -251,7 +251,7 @@ fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNo
     on
 }
 
-/// For which clients the zone answers.
+/// The clients that the zone answers.
 fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
     let Some(node) = first(mistakes, nodes, "from") else {
         return Vec::new();
@@ -273,13 +273,13 @@ fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
     from
 }
 
-/// Who may ask, which is asked before anything else happens.
+/// Which clients may ask; checked before anything else.
 fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
     let node = first(mistakes, nodes, "clients")?;
     Some(clients::decode(mistakes, &clients::OF_ZONE.shape, node))
 }
 
-/// The node with this name, which must be in front of all stages.
+/// The node with this name, which must precede all stages.
 fn first<'k>(mistakes: &mut Mistakes, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     let index = nodes.iter().position(|node| node.name().value() == name)?;
     if nodes[..index].iter().any(is_stage) {
@@ -307,7 +307,7 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
             known => suggestion(&name, &known, ""),
         };
         mistakes.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
-        // The filter that was meant is not unused on top of it.
+        // Do not report the filter that was probably meant as unused as well.
         if let Some(meant) = nearest(&name, &filters.names()).map(str::to_owned) {
             filters.find(&meant);
         }
@@ -315,7 +315,7 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
     found
 }
 
-/// Reports stages that no query gets to, and caches with nothing to keep.
+/// Reports stages that no query reaches, and caches with nothing to store.
 fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.shape.children.contains(&node.name().value());
     if !nodes.iter().any(is_stage) {
@@ -323,7 +323,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
         mistakes.push(empty.help(format!("give it at least one: {}", ZONE.shape.example)));
         return;
     }
-    // Whatever a misspelt stage was meant to be, it may be the one that is missing.
+    // A misspelt stage may be the one that is missing.
     if !nodes.iter().all(|node| known(&node)) {
         return;
     }
@@ -378,7 +378,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
     }
 }
 
-/// Reports sources that answer by who asks, where their answers would be kept for others.
+/// Reports sources below a `cache` whose answers depend on the client.
 fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
     let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
     let deciding = below.flat_map(|node| {
@@ -476,7 +476,7 @@ mod tests {
         }
     }
 
-    /// A source that leaves something to others may have anything below it.
+    /// Stages may follow a source that leaves some queries to others.
     #[test]
     fn a_source_may_pass_on() {
         let config = config(&format!(

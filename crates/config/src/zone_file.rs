@@ -1,4 +1,4 @@
-//! `file`: a zone file that a zone is answered from.
+//! `file`: answers a zone from a zone file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ words! {
         hand "origin" = ("each name of the zone") in ORIGIN, "a name";
     }
     besides {
-        /// What it says: of each name of its zone, or of the one that `origin "NAME"` names.
+        /// The contents: one zone per name of the `zone` block, or only the one in `origin "NAME"`.
         zones: Vec<Arc<zonefile::Zone>>;
     }
 }
 
 const ORIGIN: Table<()> = Table::plain(1..=1, r#"origin "example.org""#);
 
-/// Decodes `file` in a zone with these names; none, if the file is no zone.
+/// Decodes `file` in a zone with the names `zones`; `None` if the zone file is invalid.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
@@ -66,7 +66,7 @@ pub(super) fn decode(
     Some(file)
 }
 
-/// Reads a zone, and reports what is wrong with its files.
+/// Reads a zone file, and reports the mistakes in it and its includes.
 fn zone(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,

@@ -1,4 +1,4 @@
-//! Authorities that sign certificates.
+//! Certificate authorities.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 
 use super::{certificates, digest};
 
-/// Authorities of one's own choice. Two are equal if their files were.
+/// A set of configured authorities. Two are equal if their files were.
 #[derive(Clone)]
 pub struct Authorities {
     pub(super) roots: Arc<RootCertStore>,
@@ -16,10 +16,10 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Those of a PEM text.
+    /// Parses the authorities in a PEM text.
     ///
     /// # Errors
-    /// What is wrong with it, to follow its name.
+    /// What is wrong with it, phrased to follow its name.
     pub fn from_pem(pem: &[u8]) -> Result<Authorities, String> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(pem)? {

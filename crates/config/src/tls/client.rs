@@ -1,4 +1,4 @@
-//! Our side of TLS where others are the servers.
+//! The client side of TLS.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,35 +16,35 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Authorities, Identity, provider};
 
-/// Sessions that are kept to be resumed, one or more for each name.
+/// The most TLS sessions kept for resumption, one or more per name.
 const SESSIONS: usize = 64;
 
-/// The SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo), as RFC 7858 section 4.2 pins it.
+/// The SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo): a pin as in RFC 7858 section 4.2.
 pub type Pin = [u8; 32];
 
-/// How servers prove who they are, and we to them.
+/// How to authenticate servers, and the client certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Trust {
-    /// Who must have signed their certificates; none: the system's authorities, or with pins nobody.
+    /// Required authorities; `None`: the system's, or with pins, none are required.
     pub authorities: Option<Authorities>,
-    /// The keys of which they must have one; none: any.
+    /// The pinned keys, one of which is required; if empty, any key will do.
     pub pins: Vec<Pin>,
-    /// Who we are, where they ask.
+    /// The client certificate, for servers that ask for one.
     pub identity: Option<Identity>,
 }
 
-/// Connections to servers that are trusted in one way. Sessions are resumed among them.
+/// A client with one way to authenticate servers. Its connections share sessions for resumption.
 #[derive(Debug, Clone)]
 pub struct Client {
     config: Result<Arc<ClientConfig>, Error>,
     refusals: Arc<Refusals>,
 }
 
-/// Why servers were refused the last time, by the names that they should have had: QUIC hands on no more than a text.
+/// The last verification error by expected server name, because QUIC reports it only as text.
 type Refusals = Mutex<HashMap<ServerName<'static>, Error>>;
 
 impl Client {
-    /// One that speaks these protocols (ALPN, RFC 7301), the first if it can.
+    /// Makes a client that offers these protocols (ALPN, RFC 7301), most preferred first.
     pub fn new(trust: &Trust, protocols: &[&[u8]]) -> Client {
         let refusals = Arc::default();
         Client {
@@ -53,15 +53,15 @@ impl Client {
         }
     }
 
-    /// What rustls needs to know.
+    /// The configuration for rustls.
     ///
     /// # Errors
-    /// When there is no TLS in this program.
+    /// When this program has no TLS.
     pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
         self.config.clone()
     }
 
-    /// Why a server that should be `name` was refused, if it was since this was last asked.
+    /// Takes the last error in verifying `name`, if there was one since the previous call.
     pub fn refusal(&self, name: &ServerName<'static>) -> Option<Error> {
         self.refusals.lock().remove(name)
     }
@@ -88,7 +88,7 @@ fn configuration(
     Ok(config)
 }
 
-/// Decides whether a server is who it has to be.
+/// Verifies the certificates of servers.
 #[derive(Debug)]
 struct Verifier {
     chain: Chain,
@@ -97,13 +97,13 @@ struct Verifier {
     refusals: Arc<Refusals>,
 }
 
-/// Who must have signed a certificate.
+/// Which authority must have signed a certificate.
 #[derive(Debug)]
 enum Chain {
     By(Arc<dyn ServerCertVerifier>),
-    /// Nobody: the key is pinned.
+    /// None: the key is pinned.
     Nobody,
-    /// One of the system's authorities, which has none.
+    /// The system's authorities, but the system has none.
     Missing(String),
 }
 
@@ -131,7 +131,7 @@ impl Verifier {
         }
     }
 
-    /// RFC 7858 section 4.2: a key that is not pinned is an error from which there is no way on.
+    /// RFC 7858 section 4.2: a key that is not pinned is a fatal error.
     fn check_pin(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         if self.pins.is_empty() {
             return Ok(());
@@ -197,7 +197,7 @@ fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     CertificateError::Other(OtherError(Arc::new(error))).into()
 }
 
-/// A key that is not among those pinned.
+/// The key is not pinned.
 #[derive(Debug)]
 pub(super) struct WrongKey(pub Pin);
 
@@ -209,7 +209,7 @@ impl fmt::Display for WrongKey {
 
 impl std::error::Error for WrongKey {}
 
-/// There is nobody who could vouch for a server.
+/// There is no authority that could have signed the certificate.
 #[derive(Debug)]
 pub(super) struct NoAuthorities(String);
 

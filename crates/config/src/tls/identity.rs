@@ -1,4 +1,4 @@
-//! Who we are: a certificate and its key.
+//! A certificate with its key.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,27 +11,27 @@ use rustls::{Error, InconsistentKeys};
 
 use super::{certificates, digest, expiry, name, provider};
 
-/// A certificate, those between it and its authority, and the key. Two are equal if their files were.
+/// A certificate, its intermediates, and its key. Two are equal if their files were.
 #[derive(Clone)]
 pub struct Identity {
     key: Arc<CertifiedKey>,
     digest: [u8; 32],
-    /// Until when the certificate is valid, in seconds since 1970.
+    /// When the certificate expires, in seconds since 1970.
     pub expires: Option<i64>,
-    /// The first name that it is for, if that is one host's.
+    /// The first DNS name in the certificate that is not a wildcard.
     pub name: Option<String>,
 }
 
 impl Identity {
-    /// That of two PEM texts, which may be the same.
+    /// Parses two PEM texts, which may be the same.
     ///
     /// # Errors
-    /// Which of the two is wrong (true: the key), and what is, to follow its name.
+    /// Which of the two is wrong (`true`: the key), and what is wrong, phrased to follow its name.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, (bool, String)> {
         let chain = certificates(certificate).map_err(|problem| (false, problem))?;
         let expires = chain.first().and_then(expiry);
         let name = chain.first().and_then(name);
-        // What a key file says is never repeated.
+        // Never quote the contents of a key file.
         let private =
             PrivateKeyDer::from_pem_slice(key).map_err(|_| (true, "has no private key in PEM".into()))?;
         let certified = CertifiedKey::from_der(chain, private, &provider()).map_err(|error| match error {
@@ -49,7 +49,7 @@ impl Identity {
         })
     }
 
-    /// What gives it to whoever asks.
+    /// Presents this certificate to every client.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.key)))
     }

@@ -1,8 +1,8 @@
-//! The key exchange X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): X25519 and ML-KEM-768 (FIPS 203) at once, so that what is recorded
-//! today stays secret as long as one of the two is not broken.
+//! The hybrid key exchange X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): X25519 and ML-KEM-768 (FIPS 203), so
+//! that recorded traffic stays secret as long as either is unbroken.
 //!
-//! rustls has it with another library of cryptography alone, which wants a C compiler and its own half of a minute. X25519 is
-//! ring's here, as all the rest, and ML-KEM a crate of its own.
+//! rustls offers it only with another crypto library, which needs a C compiler and adds half a minute to the
+//! build. Here, X25519 is ring's, like everything else, and ML-KEM is a separate crate.
 
 use ml_kem::array::Array;
 use ml_kem::ml_kem_768::{Ciphertext, DecapsulationKey, EncapsulationKey};
@@ -13,9 +13,9 @@ use rustls::crypto::{ActiveKeyExchange, CompletedKeyExchange, SharedSecret, Supp
 use rustls::ffdhe_groups::FfdheGroup;
 use rustls::{Error, NamedGroup, PeerMisbehaved, ProtocolVersion};
 
-/// Octets of an encapsulation key, with which a client's share begins (FIPS 203 table 3).
+/// Bytes of an encapsulation key, which starts a client's share (FIPS 203 table 3).
 const KEY: usize = 1184;
-/// Octets of a ciphertext, with which a server's does.
+/// Bytes of a ciphertext, which starts a server's share.
 const CIPHERTEXT: usize = 1088;
 
 const INVALID: Error = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
@@ -24,7 +24,7 @@ const INVALID: Error = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
 #[derive(Debug)]
 pub(super) struct X25519MlKem768;
 
-/// A client that waits for the server's share.
+/// A client waiting for the server's share.
 struct Begun {
     key: DecapsulationKey,
     classical: Box<dyn ActiveKeyExchange>,
@@ -43,11 +43,11 @@ impl SupportedKxGroup for X25519MlKem768 {
         }))
     }
 
-    /// The server's part: it needs the client's share before it has its own.
+    /// The server needs the client's share to make its own.
     fn start_and_complete(&self, client: &[u8]) -> Result<CompletedKeyExchange, Error> {
         let (key, point) = client.split_at_checked(KEY).ok_or(INVALID)?;
         let key = Array::try_from(key).map_err(|_| INVALID)?;
-        // FIPS 203 section 7.2: a key whose coefficients are not reduced is none.
+        // FIPS 203 section 7.2: a key with unreduced coefficients is invalid.
         let key = EncapsulationKey::new(&key).map_err(|_| INVALID)?;
         let (ciphertext, secret) = key.encapsulate_deterministic(&random::<32>()?.into());
         let classical = X25519.start_and_complete(point)?;
@@ -79,7 +79,7 @@ impl ActiveKeyExchange for Begun {
         Ok(both(&self.key.decapsulate(&ciphertext), &classical))
     }
 
-    /// A server that does not know the group takes this share, without another round.
+    /// A server that does not support the group can use this share without another round trip.
     fn hybrid_component(&self) -> Option<(NamedGroup, &[u8])> {
         Some((self.classical.group(), self.classical.pub_key()))
     }
@@ -101,7 +101,7 @@ impl ActiveKeyExchange for Begun {
     }
 }
 
-/// The secret: that of ML-KEM first, then that of X25519.
+/// The shared secret: that of ML-KEM, then that of X25519.
 fn both(secret: &[u8], classical: &SharedSecret) -> SharedSecret {
     SharedSecret::from([secret, classical.secret_bytes()].concat())
 }
@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    /// The accumulated vectors of C2SP's CCTV: of keys, messages and ciphertexts that SHAKE128 of nothing makes, SHAKE128 of all that
-    /// comes of them. Of a hundred: as Go's standard library has it.
+    /// The accumulated vectors of C2SP's CCTV: SHAKE128 of an empty input generates keys, messages and
+    /// ciphertexts, and SHAKE128 of all outputs is compared. 100 rounds, as in Go's standard library.
     #[test]
     fn ml_kem_is_the_published_one() {
         let mut drawn = Shake128::default().finalize_xof();

@@ -1,7 +1,8 @@
-//! TLS: who a server has to be, who we are, and in plain words what is wrong if somebody is not.
+//! TLS: authentication of servers, our own certificates, and clear error messages.
 //!
-//! It knows certificates and keys, and neither DNS nor sockets. The cryptography is ring's; TLS is 1.2 or 1.3, as RFC 8310
-//! section 9 has it. Early data (0-RTT) is never sent nor taken: it can be replayed (RFC 8446 section 8).
+//! This module handles certificates and keys, but neither DNS nor sockets. The cryptography is ring's. TLS
+//! versions are 1.2 and 1.3, as in RFC 8310 section 9. Early data (0-RTT) is neither sent nor accepted,
+//! because it can be replayed (RFC 8446 section 8).
 
 mod authorities;
 mod client;
@@ -29,45 +30,45 @@ pub use problem::{Explained, Problem};
 pub use self_signed::self_signed;
 pub use server::server;
 
-/// ring, chosen here and not by whatever else is in the process, and a key exchange that it has not.
+/// ring, chosen explicitly whatever else is in the process, with a key exchange that it lacks.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let mut provider = rustls::crypto::ring::default_provider();
-        // First: clients send a share of it, and servers take it from those who do.
+        // First: clients send a share for it, and servers prefer it.
         provider.kx_groups.insert(0, &X25519MlKem768);
         Arc::new(provider)
     });
     Arc::clone(&PROVIDER)
 }
 
-/// Has libraries that speak TLS by themselves use the same.
+/// Makes it the default for libraries that use TLS themselves.
 pub fn install_provider() {
-    // Whoever was first is this, too.
+    // Fails if a default is already set, which is this one as well.
     let _ = CryptoProvider::install_default((*provider()).clone());
 }
 
-/// A host's name or address as certificates have it.
+/// Parses a host name or IP address as it appears in certificates.
 pub fn server_name(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.trim_end_matches('.').to_owned()).ok()
 }
 
-/// The name that a server's certificate has to have: the one that is written, or else its address.
+/// The name that a server's certificate must have: the configured one, else the address.
 pub fn server_name_at(written: Option<&str>, address: IpAddr) -> ServerName<'static> {
     written.and_then(server_name).unwrap_or_else(|| address.into())
 }
 
-/// What TLS says in an error of a stream, if it was TLS that failed.
+/// The TLS error inside an I/O error, if there is one.
 pub fn error_in(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Until when a certificate is valid, in seconds since 1970.
+/// When a certificate expires, in seconds since 1970.
 pub fn expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
 }
 
-/// The first name that a certificate is for, if that is one host's.
+/// The first DNS name in a certificate that is not a wildcard.
 fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = certificate.subject_alternative_name().ok()??;
@@ -78,10 +79,10 @@ fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     names.next()
 }
 
-/// The certificates in a PEM text.
+/// Parses the certificates in a PEM text.
 ///
 /// # Errors
-/// What is wrong with the text, to follow its name.
+/// What is wrong with the text, phrased to follow its name.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| format!("is not PEM: {error}"))?;

@@ -1,4 +1,4 @@
-//! What is wrong with a handshake, in plain words.
+//! Explains why a TLS handshake failed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,19 +8,19 @@ use x509_parser::time::ASN1Time;
 
 use super::client::{NoAuthorities, WrongKey};
 
-/// Why TLS did not come about, or ended.
+/// Why TLS failed or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The certificate is for other names.
     #[error("has a certificate for another name")]
     WrongName,
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("has a certificate that has expired")]
     Expired,
-    /// Its time has not come.
+    /// The certificate is not valid yet.
     #[error("has a certificate that is not valid yet")]
     NotYetValid,
-    /// No authority that is trusted has signed it.
+    /// No trusted authority signed it.
     #[error("has a certificate of an unknown authority")]
     UnknownIssuer,
     /// The key is not one of those pinned.
@@ -29,27 +29,27 @@ pub enum Problem {
     /// Something else is wrong with the certificate.
     #[error("has an unusable certificate")]
     Certificate,
-    /// The other end said why it does not go on.
+    /// The peer sent an alert.
     #[error("ended TLS: {0:?}")]
     Alert(AlertDescription),
-    /// The other end does not speak TLS, or not as we do.
+    /// The peer does not speak TLS, or no version and algorithms in common.
     #[error("does not speak TLS, or no supported version of it")]
     Protocol,
 }
 
-/// A problem, and what an operator should know of it.
+/// A problem with an explanation for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// Which it is.
+    /// The problem.
     pub problem: Problem,
-    /// What is wrong, with all that is known, and what to do.
+    /// What is wrong in detail, and what to do.
     pub text: String,
     /// When the certificate expired, in seconds since 1970, if that is the problem.
     pub expired: Option<i64>,
 }
 
 impl Problem {
-    /// What an error of rustls is.
+    /// Classifies an error of rustls.
     pub fn of(error: &Error) -> Problem {
         match error {
             Error::InvalidCertificate(error) => match error {
@@ -60,7 +60,7 @@ impl Problem {
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                     Problem::NotYetValid
                 }
-                // Another key than that of the authority here with the same name.
+                // The signer has the name of a trusted authority, but another key.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => Problem::UnknownIssuer,
                 CertificateError::Other(other) if other.0.is::<WrongKey>() => Problem::WrongKey,
                 CertificateError::Other(other) if other.0.is::<NoAuthorities>() => Problem::UnknownIssuer,
@@ -73,7 +73,7 @@ impl Problem {
 }
 
 impl Explained {
-    /// What an error means that came of a handshake with a server that should be `name`.
+    /// Explains an error from a handshake with a server that should be `name`.
     pub fn of(error: &Error, name: &ServerName<'_>) -> Explained {
         let problem = Problem::of(error);
         let name = name.to_str();
@@ -123,7 +123,7 @@ impl Explained {
 const UNTRUSTED: &str = "its certificate is of an authority that is not trusted here: if it should be, name the file with the \
                          authority's certificate with `ca`";
 
-/// The names that a certificate has instead, a few of them.
+/// Lists some of the names that the certificate has instead.
 fn presented(error: &Error) -> String {
     const SHOWN: usize = 4;
     let Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) = error else {
@@ -137,7 +137,7 @@ fn presented(error: &Error) -> String {
     format!(" but for {}{more}", names.join(", "))
 }
 
-/// A name as rustls has it: `DnsName("dns.example")`.
+/// The name in rustls's spelling `DnsName("dns.example")`.
 fn shown(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
     inner.trim_matches(|c| matches!(c, '(' | ')' | '"'))

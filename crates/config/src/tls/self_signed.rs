@@ -1,24 +1,24 @@
-//! Certificates that are their own authority: whoever has one knows this server by it, and trusts nobody else for it.
+//! Self-signed certificates: a client that has one trusts only this server by it.
 
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use x509_parser::time::ASN1Time;
 
-/// How far the clocks of clients may be behind ours.
+/// How many seconds clients' clocks may be behind.
 const SKEW: i64 = 3600;
 
-/// A new certificate for these names, and its key, both in PEM.
+/// Makes a certificate for these names and its key, both in PEM.
 ///
 /// # Errors
-/// When a name cannot be in a certificate, or there is no randomness.
+/// When a name is invalid in a certificate, or random numbers are unavailable.
 pub fn self_signed(names: &[String], now: i64, lifetime: Duration) -> Result<(String, String), String> {
     let time = |seconds| ASN1Time::from_timestamp(seconds).map_err(|error| error.to_string());
     let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX);
     let made = || {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = DistinguishedName::new();
-        // RFC 5280 has no more than 64 characters here, and nobody reads it for a name.
+        // RFC 5280 allows at most 64 characters here, and nothing uses it as a name.
         params
             .distinguished_name
             .push(DnType::CommonName, "dnsweir webhook");

@@ -1,4 +1,4 @@
-//! Our side of TLS where others are the clients.
+//! The server side of TLS.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use rustls::{Error, ServerConfig};
 
 use super::{Authorities, Identity, provider};
 
-/// What rustls needs to know to take connections as `identity`, of clients that speak one of these protocols (ALPN, RFC 7301)
-/// or do not say. With authorities of `clients`, they have to have a certificate of one.
+/// The rustls configuration for a server with this `identity`. Clients must offer one of these protocols
+/// (ALPN, RFC 7301) or none. With authorities in `clients`, they need a certificate signed by one of them.
 ///
 /// # Errors
-/// When there is no TLS in this program, no randomness for its tickets, or no authority.
+/// When this program has no TLS, there are no random numbers for tickets, or no authority.
 pub fn server(
     identity: &Identity,
     protocols: &[&[u8]],
@@ -29,7 +29,7 @@ pub fn server(
     };
     let mut config = builder.with_cert_resolver(identity.resolver());
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    // Sessions are kept by the clients, sealed, and not here (RFC 5077, RFC 8446 section 2.2).
+    // Clients keep the sessions, in encrypted tickets (RFC 5077, RFC 8446 section 2.2).
     config.ticketer = Ticketer::new()?;
     config.max_early_data_size = 0;
     Ok(Arc::new(config))
