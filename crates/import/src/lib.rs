@@ -1,7 +1,7 @@
-//! What CoreDNS and node-cache read, in our words.
+//! Translates the configurations of CoreDNS and node-cache.
 //!
-//! [`corefile`] reads a Corefile as CoreDNS does and writes a configuration that means the same, or says which word it has
-//! none for. [`nodecache`] makes such a Corefile of node-cache's template and config map. Neither starts anything.
+//! [`corefile`] reads a Corefile as CoreDNS does, and writes an equivalent configuration or reports the words
+//! that have none. [`nodecache`] makes such a Corefile from node-cache's template and config map.
 
 #![forbid(unsafe_code)]
 

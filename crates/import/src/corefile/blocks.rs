@@ -1,4 +1,4 @@
-//! Server blocks: the keys that they answer for, and the plugins in them, with snippets and imports put in their places.
+//! Reads server blocks: their keys and plugins, with snippets and imports expanded.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,25 +8,25 @@ use crate::config::{Diagnostic, Source, Span, read_source};
 
 use super::tokens::{Token, replace_variables, tokens};
 
-/// Imports that one Corefile may come to, so that one that imports itself ends.
+/// The most imports of one Corefile, so that one that imports itself ends.
 const MOST_IMPORTS: usize = 1000;
 
-/// Words that one Corefile may come to, with everything that it imports.
+/// The most words of one Corefile, including everything it imports.
 const MOST_TOKENS: usize = 200_000;
 
 /// `KEY… { PLUGIN… }`
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// The names, ports and schemes in front of the brace.
+    /// The names, ports and schemes before the brace.
     pub keys: Vec<Token>,
-    /// What is in the braces, in order.
+    /// The plugins in the braces, in order.
     pub plugins: Vec<Plugin>,
-    /// Why nothing of it is translated but where it answers, and for whom: it refuses what is asked.
+    /// Why it was not translated; if not empty, it keeps its addresses and clients, and refuses all queries.
     pub refused: Vec<String>,
 }
 
 impl Block {
-    /// Whether something in it begins at an offset.
+    /// Whether an offset is inside it.
     pub fn has(&self, offset: usize) -> bool {
         let lines = self.plugins.iter().flat_map(|plugin| {
             let options = plugin.options.iter().map(PluginOption::span);
@@ -37,7 +37,7 @@ impl Block {
             .any(|span| (span.start..span.end()).contains(&offset))
     }
 
-    /// What is left of it if it refuses what is asked.
+    /// Reduces it to a block that refuses all queries.
     pub fn refusing(mut self, reasons: Vec<String>) -> Block {
         let stays = |plugin: &Plugin| ["bind", "tls", "view"].contains(&plugin.name.text.as_str());
         self.plugins.retain(stays);
@@ -46,14 +46,14 @@ impl Block {
     }
 }
 
-/// A plugin, as one block uses it once.
+/// One use of a plugin in a block.
 #[derive(Debug, Clone)]
 pub struct Plugin {
-    /// What it is called.
+    /// Its name.
     pub name: Token,
     /// The rest of its line.
     pub arguments: Vec<Token>,
-    /// The lines in its own braces; none if it has no braces.
+    /// The lines in its braces, if it has any.
     pub options: Vec<PluginOption>,
 }
 
@@ -62,65 +62,65 @@ pub struct Plugin {
 pub struct PluginOption {
     /// Its first word.
     pub name: Token,
-    /// The others.
+    /// The other words.
     pub arguments: Vec<Token>,
 }
 
 impl Plugin {
-    /// Its first line.
+    /// The span of its first line.
     pub fn span(&self) -> Span {
         line(&self.name, &self.arguments)
     }
 }
 
 impl PluginOption {
-    /// All of it.
+    /// The span of the whole line.
     pub fn span(&self) -> Span {
         line(&self.name, &self.arguments)
     }
 }
 
-/// From the first word to the last, where these are in one place.
+/// From the first to the last word, if both are in one file.
 fn line(first: &Token, others: &[Token]) -> Span {
     let end = others.last().map_or(first.span.end(), |last| last.span.end());
     (first.span.start..end.max(first.span.end())).into()
 }
 
-/// A Corefile and everything that it imports.
+/// A Corefile and everything it imports.
 #[derive(Debug)]
 pub struct Corefile {
-    /// All texts.
+    /// The texts of all files.
     pub source: Source,
-    /// In order.
+    /// The server blocks, in order.
     pub blocks: Vec<Block>,
-    /// Everything that was read beside the Corefile itself: files, and folders that a pattern was looked for in.
+    /// Every file read besides the Corefile itself, and the folders searched for a pattern.
     pub files: Vec<PathBuf>,
 }
 
 /// Reads server blocks.
 struct Reader<'a> {
     source: Source,
-    /// Where each part of the source begins, and the folder that its relative paths begin at.
+    /// The offset of each part of the source, and the folder for its relative paths.
     folders: Vec<(usize, PathBuf)>,
-    /// What is still to be read, the next one last.
+    /// The words not read yet, in reverse order.
     ahead: Vec<Token>,
     snippets: HashMap<String, Vec<Token>>,
     imports: usize,
     files: Vec<PathBuf>,
     variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The place of the last word, for what is missing behind it.
+    /// The span of the last word, to report something missing after it.
     last: Span,
 }
 
-/// Octets that one Corefile may come to, with everything that it imports.
+/// The most bytes of one Corefile, including everything it imports.
 const MOST_OCTETS: usize = 4 << 20;
 
 type Read<T> = Result<T, Diagnostic>;
 
-/// Reads a Corefile. `variable` has the environment, `folder` is where relative imports begin.
+/// Reads a Corefile. `variable` looks up environment variables; relative imports start at `folder`.
 ///
 /// # Errors
-/// The first thing that cannot be read, with the source as it is by then.
+/// The first syntax error, with the source read so far.
 pub fn read(
     source: Source,
     folder: &Path,
@@ -159,7 +159,7 @@ impl Reader<'_> {
         self.ahead.last()
     }
 
-    /// A word with its variables replaced.
+    /// Replaces the variables in a word.
     fn resolved(&self, mut token: Token) -> Token {
         token.text = replace_variables(&token.text, self.variable);
         token
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Ok(blocks)
     }
 
-    /// The words in front of the brace. They may go on on the next line where a comma says so.
+    /// Reads the words before the brace. After a comma, they may continue on the next line.
     fn keys(&mut self) -> Read<Vec<Token>> {
         let mut keys: Vec<Token> = Vec::new();
         let mut comma: Option<Span> = None;
@@ -224,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The plugins of a block, with its braces. A file that is one block needs none.
+    /// Reads the plugins of a block and its braces, which are optional if the file is a single block.
     fn plugins(&mut self) -> Read<Vec<Plugin>> {
         let open = match self.peek() {
             Some(token) if token.is("{") => self.next().map(|token| token.span),
@@ -283,7 +283,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A word and those behind it on its line, up to a brace.
+    /// Reads a word and the others on its line, up to a brace.
     fn line(&mut self) -> Read<(Token, Vec<Token>)> {
         let Some(first) = self.next() else {
             return Err(Diagnostic::new(self.last, "something is missing here"));
@@ -308,7 +308,7 @@ impl Reader<'_> {
         Ok((first, others))
     }
 
-    /// `(NAME) { … }`: kept, to be put where `import NAME` is.
+    /// Stores `(NAME) { … }` for `import NAME`.
     fn snippet(&mut self, key: &Token, name: String) -> Read<()> {
         if self.snippets.contains_key(&name) {
             let again = Diagnostic::new(key.span, format!("the snippet {name} is written twice"));
@@ -334,7 +334,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `import WHAT`: a snippet, a file, or all files that a pattern matches.
+    /// Expands `import WHAT`: a snippet, a file, or all files that match a pattern.
     fn import(&mut self) -> Read<()> {
         let Some(word) = self.next() else { return Ok(()) };
         let Some(what) = self.ahead.pop_if(|token| !token.begins_line && !token.is("{")) else {
@@ -355,7 +355,7 @@ impl Reader<'_> {
             Some(body) => body.clone(),
             None => self.files(&what)?,
         };
-        // What comes and what follows it are lines of their own.
+        // The imported words and those that follow start new lines.
         if let Some(first) = imported.first_mut() {
             first.begins_line = true;
         }
@@ -404,15 +404,15 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The folder of the file that a place is in.
+    /// The folder of the file that a span is in.
     fn folder(&self, place: Span) -> &Path {
         let index = self.folders.partition_point(|(start, _)| *start <= place.start);
         &self.folders[index.max(1) - 1].1
     }
 }
 
-/// The files of a folder whose names begin and end like that, in order. As the shell has it, those that begin with a dot
-/// are meant only by a pattern that does.
+/// The files in a folder whose names have this start and end, sorted. As in a shell, only a pattern that
+/// starts with a dot matches hidden files.
 fn matching(folder: &Path, before: &str, after: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -429,7 +429,7 @@ fn matching(folder: &Path, before: &str, after: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The name of a snippet, if that is what the keys are.
+/// The name of a snippet, if these are the keys of one.
 fn snippet_name(keys: &[Token]) -> Option<String> {
     match keys {
         [key] => Some(key.text.strip_prefix('(')?.strip_suffix(')')?.to_owned()),
@@ -461,7 +461,7 @@ mod tests {
         })
     }
 
-    /// Keys, and each plugin with its arguments and options.
+    /// The keys, and each plugin with its arguments and options.
     fn shown(corefile: &Corefile) -> Vec<String> {
         let words = |tokens: &[Token]| {
             let words: Vec<&str> = tokens.iter().map(|token| &*token.text).collect();

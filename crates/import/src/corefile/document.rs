@@ -1,10 +1,10 @@
-//! Writing KDL, with comments, and which word of a Corefile each line comes from.
+//! Writes KDL with comments, and records which word of a Corefile each line comes from.
 
 use std::ops::Range;
 
 use crate::config::Span;
 
-/// A node, with what is said about it.
+/// A node with its comments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     head: String,
@@ -13,7 +13,7 @@ pub struct Node {
     origin: Origin,
 }
 
-/// What a node comes from. It makes no difference between nodes that are the same otherwise.
+/// The span that a node was translated from. Ignored in comparisons of nodes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Origin(Option<Span>);
 
@@ -25,20 +25,20 @@ impl PartialEq for Origin {
 
 impl Eq for Origin {}
 
-/// A text of nodes.
+/// A KDL text.
 #[derive(Debug, Default)]
 pub struct Document {
-    /// In KDL.
+    /// The text.
     pub text: String,
-    /// Parts of it and what they come from, in the order of where they end: what is inside of another comes first.
+    /// Ranges of the text and the spans they come from, ordered by their ends: inner ranges come first.
     pub origins: Vec<(Range<usize>, Span)>,
 }
 
-/// Columns of a comment.
+/// Columns of a comment line.
 const WIDTH: usize = 100;
 
 impl Node {
-    /// One of this name, with nothing in it.
+    /// Makes an empty node of this name.
     pub fn new(name: &str) -> Node {
         Node {
             head: name.to_owned(),
@@ -46,75 +46,75 @@ impl Node {
         }
     }
 
-    /// A string.
+    /// Adds a string.
     pub fn text(self, text: &str) -> Node {
         self.raw(&quoted(text))
     }
 
-    /// Strings.
+    /// Adds strings.
     pub fn texts<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> Node {
         texts.into_iter().fold(self, Node::text)
     }
 
-    /// A value that is written as it is.
+    /// Adds a value verbatim.
     pub fn raw(mut self, value: &str) -> Node {
         self.head.push(' ');
         self.head.push_str(value);
         self
     }
 
-    /// A number.
+    /// Adds a number.
     pub fn number(self, number: u64) -> Node {
         self.raw(&number.to_string())
     }
 
-    /// `NAME="TEXT"`
+    /// Adds `NAME="TEXT"`.
     pub fn property(self, name: &str, text: &str) -> Node {
         self.raw(&format!("{name}={}", quoted(text)))
     }
 
-    /// A node in its block.
+    /// Adds a node to its block.
     pub fn child(mut self, child: Node) -> Node {
         self.children.push(child);
         self
     }
 
-    /// Nodes in its block.
+    /// Adds nodes to its block.
     pub fn children(mut self, children: impl IntoIterator<Item = Node>) -> Node {
         self.children.extend(children);
         self
     }
 
-    /// The same without nodes of this name in its block.
+    /// Removes the nodes of this name from its block.
     pub fn without(mut self, name: &str) -> Node {
         self.children.retain(|child| !child.is(name));
         self
     }
 
-    /// What it comes from, unless that is known already.
+    /// Sets the span it comes from, unless already set.
     pub fn from(mut self, span: Span) -> Node {
         self.origin.0.get_or_insert(span);
         self
     }
 
-    /// A comment in front of it.
+    /// Adds a comment before it.
     pub fn comment(mut self, text: impl Into<String>) -> Node {
         self.comments.push(text.into());
         self
     }
 
-    /// Whether this is its name.
+    /// Whether it has this name.
     pub fn is(&self, name: &str) -> bool {
         self.head.split(' ').next() == Some(name)
     }
 
-    /// Whether its first value is a string that begins so.
+    /// Whether its first value is a string that starts with `text`.
     pub(crate) fn begins_with(&self, text: &str) -> bool {
         let value = self.head.split_once(" \"").map(|(_, value)| value);
         value.is_some_and(|value| value.starts_with(text))
     }
 
-    /// The same without comments, to see whether two nodes mean the same.
+    /// A copy without comments, to compare meanings.
     pub fn bare(&self) -> Node {
         Node {
             head: self.head.clone(),
@@ -123,7 +123,7 @@ impl Node {
         }
     }
 
-    /// Appends it to a text, with its comments in front of it.
+    /// Appends it to a text, after its comments.
     pub fn write(&self, depth: usize, out: &mut Document) {
         let indent = "    ".repeat(depth);
         for comment in &self.comments {
@@ -147,7 +147,7 @@ impl Node {
     }
 }
 
-/// Appends a comment, broken into lines.
+/// Appends a comment, wrapped.
 pub(crate) fn write_comment(indent: &str, text: &str, out: &mut String) {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -161,7 +161,7 @@ pub(crate) fn write_comment(indent: &str, text: &str, out: &mut String) {
     out.push_str(&format!("{indent}//{line}\n"));
 }
 
-/// A string in KDL.
+/// Writes a KDL string.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -170,7 +170,7 @@ pub fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // What KDL does not allow in a text, or takes for the end of a line.
+            // Characters that KDL forbids in a string or treats as line breaks.
             _ if character.is_control()
                 || ('\u{2028}'..='\u{202e}').contains(&character)
                 || character == '\u{feff}' =>

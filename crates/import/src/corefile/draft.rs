@@ -1,4 +1,4 @@
-//! What is common to all zones while a configuration is drafted: what is wrong, and the filters.
+//! State shared by all zones while a configuration is drafted: the mistakes and the filters.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::document::Node;
 use super::key;
 use super::tokens::Token;
 
-/// What is common to all zones.
+/// State shared by all zones.
 #[derive(Default)]
 pub struct Draft {
     pub mistakes: Vec<Diagnostic>,
     pub filters: Filters,
-    /// Where relative paths begin.
+    /// Where relative paths start.
     pub folder: PathBuf,
-    /// Where those of a block with `root` begin.
+    /// Where relative paths start in a block with `root`.
     pub root: PathBuf,
 }
 
@@ -26,12 +26,12 @@ impl Draft {
         self.mistakes.push(Diagnostic::new(span, problem).help(help));
     }
 
-    /// The whole path of a file of a block.
+    /// Resolves a path in a block against its `root`.
     pub fn path(&self, text: &str) -> String {
         whole(&self.root, text)
     }
 
-    /// The zones that words name; those that name none are reported.
+    /// Parses words as zones, and reports those that are invalid.
     pub fn zones(&mut self, words: &[Token]) -> Vec<String> {
         let mut found = Vec::new();
         for word in words {
@@ -43,7 +43,7 @@ impl Draft {
         found
     }
 
-    /// The one argument of an option, in a form that it takes.
+    /// Parses the only argument of an option, or reports that it needs `what`.
     pub fn argument<T>(
         &mut self,
         option: &PluginOption,
@@ -62,28 +62,28 @@ impl Draft {
     }
 }
 
-/// A path that begins at a folder unless it is a whole one.
+/// Makes a relative path start at a folder, and removes `.` from it.
 pub fn whole(folder: &Path, text: &str) -> String {
     let path = folder.join(text);
     let parts = path.components().filter(|part| *part != Component::CurDir);
     parts.collect::<PathBuf>().display().to_string()
 }
 
-/// A duration in our words: a whole number and one unit.
+/// Writes a duration as in our configuration: a whole number with one unit.
 pub fn spelled(time: Duration) -> String {
     spell_duration(Duration::from_millis(time.as_millis() as u64))
 }
 
-/// Filters that zones use, each once.
+/// The filters that zones use, without duplicates.
 #[derive(Default)]
 pub struct Filters {
     known: Vec<(String, Node)>,
-    /// The plugin that is being translated.
+    /// The plugin being translated.
     pub origin: Span,
 }
 
 impl Filters {
-    /// The stage that uses a filter with this configuration.
+    /// Returns the stage that uses a filter with this configuration.
     pub fn stage(&mut self, name: &str, module: &str, config: Vec<Node>) -> Node {
         let of = |name: &str| {
             let node = Node::new("filter")
@@ -111,7 +111,7 @@ impl Filters {
         Node::new("use").text(&unique)
     }
 
-    /// What defines them.
+    /// The definitions of the filters.
     pub fn nodes(&self) -> impl Iterator<Item = Node> {
         self.known.iter().map(|(_, node)| node.clone())
     }

@@ -6,11 +6,11 @@ use super::draft::Draft;
 use super::key;
 use super::sites::{Site, are_about, is_in};
 
-/// `file DBFILE [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
+/// Translates `file DBFILE [ZONES…]` for one of its zones; also returns whether it passes on missing names.
 pub fn file(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let path = draft.path(plugin.arguments.first().map_or("", |word| &word.text));
     let mut node = Node::new("file").text(&path);
-    // The zone that the file has; a block for part of it may have been cut out.
+    // The zone in the file; part of it may have been cut out as a separate zone.
     let named = plugin
         .arguments
         .iter()

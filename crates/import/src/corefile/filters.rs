@@ -13,7 +13,7 @@ use super::sites::are_about;
 use super::tokens::Token;
 use super::values;
 
-/// Whether a line in a plugin's braces is no option but a part of its data.
+/// Whether a line in a plugin's braces is data rather than an option.
 pub(crate) fn is_row(plugin: &str, option: &PluginOption) -> bool {
     match plugin {
         "hosts" => option.name.text.parse::<IpAddr>().is_ok(),
@@ -22,7 +22,7 @@ pub(crate) fn is_row(plugin: &str, option: &PluginOption) -> bool {
     }
 }
 
-/// The stage that a plugin becomes in a zone.
+/// The stage for a plugin in a zone.
 pub fn stage(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     match plugin.name.text.as_str() {
         "errors" => {
@@ -42,11 +42,11 @@ pub fn stage(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     }
 }
 
-/// The rules of all `rewrite`s of a zone.
+/// Combines the rules of all `rewrite`s of a zone.
 pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
     let mut rules = Vec::new();
     for plugin in plugins {
-        // In a block, a rule goes on for several lines.
+        // In braces, one rule may span several lines.
         let rows = plugin
             .options
             .iter()
@@ -60,7 +60,7 @@ pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
     (!rules.is_empty()).then(|| draft.filters.stage("rewrite", "rewrite", rules))
 }
 
-/// The rules of all `acl`s of a zone.
+/// Combines the rules of all `acl`s of a zone.
 pub fn acl(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
     let mut rules = Vec::new();
     for plugin in plugins {
@@ -151,7 +151,7 @@ fn loadbalance(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
     Some(draft.filters.stage("rotation", "rotation", Vec::new()))
 }
 
-/// What `log` can be asked for of a query, beside formats with names.
+/// The placeholders that `log` supports, besides named formats.
 const PLACEHOLDERS: [&str; 16] = [
     "{remote}",
     "{port}",
@@ -230,7 +230,7 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             "no_reverse" => config.push(Node::new("reverse").raw("#false")),
             "fallthrough" => through |= are_about(&option.arguments, zone),
             address => {
-                // One IPv4 address, in whichever form (RFC 4291 section 2.5.5.2).
+                // Canonical, because an IPv4 address may also be written as IPv6 (RFC 4291 section 2.5.5.2).
                 if let Ok(address) = address.parse::<IpAddr>() {
                     let address = address.to_canonical().to_string();
                     let names = option.arguments.iter().map(|name| name.text.to_ascii_lowercase());
@@ -239,7 +239,7 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             }
         }
     }
-    // A table of nothing that leaves everything to others.
+    // An empty table that leaves everything to other stages.
     if !is_there && on.is_empty() && through {
         return None;
     }
@@ -250,7 +250,8 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     Some(draft.filters.stage("hosts", "hosts", config))
 }
 
-/// `local`: `localhost`, and names below it or that begin so, and the networks of this host and of none (RFC 6303).
+/// `local`: `localhost` and names that end or start with it, and the reverse zones of loopback, the null
+/// network and broadcast (RFC 6303).
 fn local(draft: &mut Draft, plugin: &Plugin) -> Node {
     let is_off = |option: &PluginOption| {
         option.name.text == "localhost_prefix" && option.arguments.iter().any(|word| word.text == "off")
@@ -291,7 +292,7 @@ fn local(draft: &mut Draft, plugin: &Plugin) -> Node {
     draft.filters.stage("local", "template", config)
 }
 
-/// The names of a table, each with all its addresses.
+/// The names of a table, each with all of its addresses.
 fn listed(rows: Vec<(String, String, Span)>) -> Vec<Node> {
     let mut names: Vec<(String, Vec<String>, Span)> = Vec::new();
     for (name, address, span) in rows {

@@ -13,14 +13,14 @@ use super::sites::are_about;
 use super::tokens::Token;
 use super::values::duration;
 
-/// What CoreDNS takes for the highest and the lowest TTL of an answer, in seconds, unless told otherwise.
+/// CoreDNS's default maximum and minimum TTL, in seconds.
 const SUCCESS: (u64, u64) = (3600, 5);
 const DENIAL: (u64, u64) = (1800, 5);
 
-/// What a time looks like, for who wrote something else.
+/// Describes a time in error messages.
 const TIME: &str = "a duration such as 5s";
 
-/// `cache [TTL] [ZONES]` for a zone; none: nothing is kept there.
+/// Translates `cache [TTL] [ZONES]` for a zone; `None` if nothing is cached there.
 pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     let ttl = plugin
         .arguments
@@ -67,7 +67,7 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     Some(node.children(others))
 }
 
-/// The longest TTL that our cache keeps to, in seconds.
+/// The highest TTL that our cache supports, in seconds.
 const WEEK: u64 = 7 * 24 * 3600;
 
 /// `disable success|denial [ZONES…]`
@@ -112,7 +112,7 @@ fn capacity(draft: &mut Draft, option: &PluginOption, (max, min): (u64, u64)) ->
     }
 }
 
-/// `prefetch AMOUNT [DURATION] [PERCENTAGE%]`; none of it if the amount is zero.
+/// `prefetch AMOUNT [DURATION] [PERCENTAGE%]`; nothing to write if the amount is zero.
 fn prefetch(draft: &mut Draft, option: &PluginOption) -> Option<Option<Node>> {
     let word = |index: usize| option.arguments.get(index).map(|word| word.text.as_str());
     let amount: Option<u64> = word(0).and_then(|text| text.parse().ok());
@@ -146,7 +146,7 @@ fn serve_stale(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let up_to = words.next().map_or(Some(3600 * second), duration);
     let after = match words.next().map(str::to_ascii_lowercase).as_deref() {
         None | Some("immediate") => Some(Duration::ZERO),
-        // Until the upstream has failed, which takes five seconds at most.
+        // Until the upstream has failed, at most five seconds.
         Some("verify") => match words.next().map_or(Some(Duration::ZERO), duration) {
             Some(Duration::ZERO) => Some(5 * second),
             timeout => timeout,
@@ -154,7 +154,7 @@ fn serve_stale(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         Some(_) => None,
     };
     let ttl = words.next().map_or(Some(Duration::ZERO), duration);
-    // How soon a failure is tried again is what `failure` says.
+    // `failure` sets the retry interval.
     let recheck = words.next().is_none_or(|text| duration(text).is_some());
     let (Some(up_to), Some(after), Some(ttl), true, None) = (up_to, after, ttl, recheck, words.next()) else {
         draft.mistake(
@@ -172,7 +172,7 @@ fn serve_stale(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     Some(node)
 }
 
-/// The `forward`s of a zone, up to the first that leaves nothing to others.
+/// Translates the `forward`s of a zone, up to the first that leaves nothing to later ones.
 pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
@@ -182,7 +182,7 @@ pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> 
             continue;
         };
         for way in others {
-            // As one of several, which are tried in turn. What one of them says stands.
+            // Translated as one of several that are tried in turn; an answer of any of them is final.
             let (node, _) = forward(draft, plugin, way.clone(), any, true);
             let comment = "CoreDNS has all upstreams in one list, in whichever way they are asked. Here, those of the next way are asked after a failure.";
             nodes.push(
@@ -200,7 +200,7 @@ pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> 
     nodes
 }
 
-/// `forward FROM TO…` for upstreams that are asked in one way, and whether it leaves anything to the next one.
+/// Translates `forward FROM TO…` for upstreams with one protocol; also returns whether it passes anything on.
 fn forward(draft: &mut Draft, plugin: &Plugin, mut node: Node, any: bool, last: bool) -> (Node, bool) {
     node = node.from(plugin.span());
     let mut except = Node::new("except");
@@ -232,7 +232,7 @@ fn forward(draft: &mut Draft, plugin: &Plugin, mut node: Node, any: bool, last: 
         .iter()
         .any(|scheme| node.begins_with(scheme))
     {
-        // TLS lies upon TCP as it is.
+        // TLS already uses TCP.
         node = node.without("protocol");
     }
     if !any {
@@ -242,7 +242,7 @@ fn forward(draft: &mut Draft, plugin: &Plugin, mut node: Node, any: bool, last: 
     if excepts {
         node = node.child(except);
     }
-    // CoreDNS gives the client what it has if there is no other `forward`.
+    // Without another `forward`, CoreDNS returns the answer it has.
     if !next.is_empty() && !last {
         let known = ["NXDOMAIN", "NODATA", "SERVFAIL", "REFUSED"];
         if let Some(unknown) = next.iter().find(|outcome| !known.contains(&outcome.as_str())) {
@@ -262,7 +262,7 @@ fn forward(draft: &mut Draft, plugin: &Plugin, mut node: Node, any: bool, last: 
     (node, excepts)
 }
 
-/// An option that is one setting of ours.
+/// An option that maps to one setting.
 fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let ms = Duration::from_millis;
     match option.name.text.as_str() {
@@ -272,7 +272,7 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             Some(Node::new("https-method").text(&draft.argument(option, "GET or POST", word)?))
         }
         "force_tcp" => Some(Node::new("protocol").text("tcp")),
-        // TCP has the last word in CoreDNS.
+        // In CoreDNS, TCP overrides this.
         "prefer_udp" => None,
         "policy" => {
             let word = |text: &str| match text {
@@ -292,7 +292,7 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         "max_idle_conns" => most(draft, option, "connections", 64),
         "read_timeout" => lasting(draft, option, "timeout", ms(10)..=ms(5000)),
         "expire" => lasting(draft, option, "idle", ms(100)..=ms(3_600_000)),
-        // Zero is what CoreDNS has unless told otherwise: no age.
+        // 0 is CoreDNS's default: no limit.
         "max_age"
             if option
                 .arguments
@@ -330,13 +330,13 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// A setting that is a number, not above what may be written; none at all is what CoreDNS has unless told otherwise.
+/// A numeric setting, capped at our maximum; 0 is CoreDNS's default and is not written.
 fn most(draft: &mut Draft, option: &PluginOption, name: &str, ours: u64) -> Option<Node> {
     let most = draft.argument(option, "a number", number)?;
     (most > 0).then(|| Node::new(name).number(most.min(ours)))
 }
 
-/// A setting that is a time, within what may be written.
+/// A time setting, clamped to our bounds.
 fn lasting(
     draft: &mut Draft,
     option: &PluginOption,
@@ -347,7 +347,7 @@ fn lasting(
     Some(Node::new(name).text(&spelled(time.clamp(*within.start(), *within.end()))))
 }
 
-/// `forward "ADDRESS"…` for each way in which upstreams are asked: one `forward` of ours asks all of them in one.
+/// One `forward "ADDRESS"…` per protocol, because all upstreams of our `forward` share one.
 fn ways(draft: &mut Draft, plugin: &Plugin) -> Vec<Node> {
     let [from, to @ ..] = &plugin.arguments[..] else {
         draft.mistake(
@@ -417,9 +417,9 @@ fn servername<'p>(draft: &mut Draft, plugin: &'p Plugin) -> Option<&'p str> {
     }
 }
 
-/// An upstream without a scheme.
+/// Translates an upstream without a scheme.
 fn plain(draft: &mut Draft, word: &Token, text: &str) -> Option<String> {
-    // A program that asks the unspecified address asks its own host.
+    // Connecting to the unspecified address reaches the local host.
     let own = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
         IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
@@ -433,7 +433,7 @@ fn plain(draft: &mut Draft, word: &Token, text: &str) -> Option<String> {
     if address || text.starts_with('/') {
         return Some(text.to_owned());
     }
-    // Whatever `root` says.
+    // Relative to the working folder; `root` does not apply.
     let path = whole(&draft.folder, text);
     if !Path::new(&path).is_file() {
         let problem = format!("{text} is neither an address nor a file");
@@ -444,7 +444,7 @@ fn plain(draft: &mut Draft, word: &Token, text: &str) -> Option<String> {
     Some(path)
 }
 
-/// `tls://IP[%NAME][:PORT]`, with the name that is written for all unless it has one.
+/// `tls://IP[%NAME][:PORT]`; `name` is the common one, for upstreams without their own.
 fn encrypted(
     draft: &mut Draft,
     word: &Token,

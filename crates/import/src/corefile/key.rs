@@ -1,26 +1,28 @@
-//! The keys of a server block: `dns://example.org:1053`, `10.0.0.0/8`.
+//! Parses the keys of a server block: `dns://example.org:1053`, `10.0.0.0/8`.
 
 use std::net::IpAddr;
 
 use crate::config::Encryption;
 
-/// What one key stands for.
+/// A parsed key.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Lowercase, ending in a dot. A network that does not end at a label is several.
+    /// In lower case with a final dot. Several, if a network does not end at a label.
     pub zones: Vec<String>,
-    /// None: the port that the process listens on unless told otherwise, or that of the scheme.
+    /// `None`: the process's default port. A scheme sets its own default.
     pub port: Option<u16>,
-    /// What is spoken there; none: DNS.
+    /// The protocol; `None`: plain DNS.
     pub scheme: Option<Encryption>,
 }
 
-/// Why a text is no key, and what would be one.
+/// Why a text is not a key, and what to write instead.
 type Wrong = (String, &'static str);
 
 impl Key {
+    /// Parses a key.
+    ///
     /// # Errors
-    /// In words.
+    /// The problem, and what to write instead.
     pub fn parse(text: &str) -> Result<Key, Wrong> {
         let (scheme, rest) = match text.split_once("://") {
             None => (None, text),
@@ -36,7 +38,7 @@ impl Key {
                 ));
             }
         };
-        // A number behind the last colon is a port. An IPv6 network ends in its length.
+        // Digits after the last colon are a port. An IPv6 network ends in its length.
         let (name, port) = match rest.rsplit_once(':') {
             Some((name, port)) if !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
                 let port = port.parse().ok().filter(|port| *port != 0);
@@ -50,7 +52,7 @@ impl Key {
             }
             _ => (rest, None),
         };
-        // `:1053` is the root's.
+        // `:1053` is the root zone.
         let name = if name.is_empty() { "." } else { name };
         Ok(Key {
             zones: zones(name)?,
@@ -60,10 +62,10 @@ impl Key {
     }
 }
 
-/// The zones that a name or a network stands for.
+/// The zones of a name or network.
 ///
 /// # Errors
-/// In words.
+/// The problem, and what to write instead.
 pub fn zones(name: &str) -> Result<Vec<String>, Wrong> {
     if let Some((address, length)) = name.split_once('/')
         && let Ok(address) = address.parse::<IpAddr>()
@@ -84,7 +86,7 @@ pub fn zones(name: &str) -> Result<Vec<String>, Wrong> {
     Ok(vec![format!("{zone}.")])
 }
 
-/// The names below which the addresses of a network are looked up; none: it has no such length.
+/// The reverse zones of a network; `None` if the length is invalid.
 fn reverse_zones(address: IpAddr, length: u8) -> Option<Vec<String>> {
     let (octets, per_label, bits, suffix) = match address {
         IpAddr::V4(address) => (address.octets().to_vec(), 8, 32, "in-addr.arpa."),

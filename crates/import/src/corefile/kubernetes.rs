@@ -7,7 +7,7 @@ use super::key;
 use super::sites::{Site, are_about, is_for, is_in};
 use super::values::duration;
 
-/// `kubernetes [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
+/// Translates `kubernetes [ZONES…]` for one of its zones; also returns whether it passes on missing names.
 pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let mut node = Node::new("kubernetes").from(plugin.span());
     let domain = domain(plugin, site);
@@ -34,8 +34,7 @@ pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &st
     (node, through)
 }
 
-/// `k8s_external [ZONES…]` for one of its zones, in the same way: the services of the block's `kubernetes`, as they are found from
-/// outside.
+/// Translates `k8s_external [ZONES…]` likewise: the external view of the services in `kubernetes`.
 pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let mut node = Node::new("kubernetes");
     let mut plugins = site.block.plugins.iter();
@@ -45,7 +44,7 @@ pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str)
         return (node, false);
     };
     node = node.children(domain(cluster, site).map(|domain| Node::new("domain").text(&domain)));
-    // What is followed is the same, so that both share it.
+    // Both watch the same objects, so they share one index.
     let is_own = |name: &str| ["ttl", "fallthrough", "multicluster"].contains(&name);
     let followed = cluster.options.iter();
     for option in followed.filter(|option| !is_own(&option.name.text)) {
@@ -70,8 +69,8 @@ pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str)
     (node, through)
 }
 
-/// In which order a query passes plugins in a zone: below `kubernetes` comes `cache` where it would keep for everybody what was
-/// searched for a pod.
+/// The order of plugins for a query in a zone. With `autopath`, `cache` goes below `kubernetes`: otherwise,
+/// it would store one pod's search results for all clients.
 pub fn order(order: &[&'static str], plugins: &[Plugin], zone: &str) -> Vec<&'static str> {
     let mut order = order.to_vec();
     let is_here = |name: &str| {
@@ -87,7 +86,7 @@ pub fn order(order: &[&'static str], plugins: &[Plugin], zone: &str) -> Vec<&'st
     order
 }
 
-/// `autopath [ZONES…] @kubernetes`, which is one of the source's words here.
+/// Translates `autopath [ZONES…] @kubernetes`, which here is a setting of `kubernetes`.
 fn autopath(draft: &mut Draft, kubernetes: &Plugin, site: &Site<'_>, domain: &str) -> Option<Node> {
     let mut plugins = site.block.plugins.iter();
     let plugin = plugins.find(|plugin| plugin.name.text == "autopath")?;
@@ -104,11 +103,11 @@ fn autopath(draft: &mut Draft, kubernetes: &Plugin, site: &Site<'_>, domain: &st
         draft.mistake(plugin.span(), problem, help);
         return None;
     }
-    // As CoreDNS: where it runs, the search list is that of the nodes.
+    // As in CoreDNS: in its pod, this is the search list of the node.
     Some(Node::new("autopath").text("/etc/resolv.conf"))
 }
 
-/// What an option is written as.
+/// Translates an option.
 fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let words = || option.arguments.iter().map(|word| word.text.as_str());
     match option.name.text.as_str() {
@@ -144,7 +143,7 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         "kubeconfig" => {
             let mut words = words();
             let file = words.next().unwrap_or_default();
-            // CoreDNS has no `root` for this one.
+            // `root` does not apply to this path in CoreDNS.
             let node = Node::new("kubeconfig").text(&whole(&draft.folder, file));
             Some(match words.next() {
                 Some(context) => node.property("context", context),
@@ -155,7 +154,7 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     }
 }
 
-/// What the names of services end in: the first zone that is not for addresses.
+/// The domain of the services: the first zone that is not a reverse zone.
 fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
     let others = plugin
         .options
@@ -170,7 +169,7 @@ fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
     zones.find(|zone| !is_reverse(zone) && !others.contains(zone))
 }
 
-/// The zones of a plugin: those that it names, or all of its block.
+/// The zones of a plugin: those it names, or else all of its block.
 fn zones(plugin: &Plugin, site: &Site<'_>) -> Vec<String> {
     let named = plugin
         .arguments
@@ -183,7 +182,7 @@ fn zones(plugin: &Plugin, site: &Site<'_>) -> Vec<String> {
     zones
 }
 
-/// Whether names in a zone are those of addresses.
+/// Whether a zone contains reverse names.
 fn is_reverse(zone: &str) -> bool {
     is_in(zone, "in-addr.arpa.") || is_in(zone, "ip6.arpa.")
 }

@@ -1,8 +1,8 @@
-//! CoreDNS's configuration, in ours: a Corefile is read as CoreDNS reads it, and written as KDL.
+//! Translates CoreDNS's configuration: reads a Corefile as CoreDNS does, and writes KDL.
 //!
-//! [`blocks`] reads server blocks, [`words`] says of each plugin and option what becomes of it, [`translate`](fn@translate)
-//! writes the configuration. Whatever cannot be said in it is an error that points at the word: nothing is left out
-//! without a word.
+//! [`blocks`] reads server blocks, [`words`] maps each plugin and option, and [`translate`](fn@translate)
+//! writes the configuration. What cannot be translated is an error that points at the word; nothing is
+//! dropped.
 
 #![allow(
     clippy::result_large_err,
@@ -39,23 +39,23 @@ pub use document::Node;
 pub use options::Options;
 pub use words::table;
 
-/// A configuration that means what a Corefile meant.
+/// A configuration equivalent to a Corefile.
 #[derive(Debug)]
 pub struct Translation {
-    /// In KDL.
+    /// The configuration in KDL.
     pub text: String,
-    /// What was read beside the Corefile itself: files, and folders that files were looked for in.
+    /// Every file read besides the Corefile itself, and the folders searched for files.
     pub files: Vec<PathBuf>,
-    /// What could not be said, where the blocks with that refuse what they are asked.
+    /// What could not be translated; the blocks concerned refuse all queries.
     pub refused: Option<Report>,
-    /// The Corefile.
+    /// The Corefile and its imports.
     source: Source,
-    /// Parts of the text, and what they come from.
+    /// Ranges of the text, and the spans they come from.
     origins: Vec<(Range<usize>, Span)>,
 }
 
 impl Translation {
-    /// What is wrong with the configuration, said of the words of the Corefile that it comes from.
+    /// Maps mistakes in the configuration to the words of the Corefile that caused them.
     pub fn retold(&self, report: &Report) -> Report {
         let retell = |diagnostic: &Diagnostic| {
             let at = diagnostic.span.start;
@@ -76,19 +76,19 @@ impl Translation {
     }
 }
 
-/// Reads the Corefile at `path` and translates it.
+/// Reads and translates the Corefile at `path`.
 ///
 /// # Errors
-/// When it cannot be read, or for everything in it that cannot be said in our configuration.
+/// When it cannot be read, or everything in it that cannot be translated.
 pub fn import(path: &Path, options: &Options) -> Result<Translation, Report> {
     let folder = path.parent().unwrap_or(Path::new(""));
     translate(read_source(path)?, folder, options)
 }
 
-/// Translates a Corefile whose relative imports begin at `folder`.
+/// Translates a Corefile; relative imports start at `folder`.
 ///
 /// # Errors
-/// For everything in it that cannot be said in our configuration.
+/// Everything in it that cannot be translated.
 pub fn translate(source: Source, folder: &Path, options: &Options) -> Result<Translation, Report> {
     let variable = |name: &str| std::env::var(name).ok();
     let read = blocks::read(source, folder, &variable);
@@ -113,7 +113,7 @@ pub fn translate(source: Source, folder: &Path, options: &Options) -> Result<Tra
     })
 }
 
-/// The same with blocks that refuse what they are asked in the place of those with mistakes.
+/// Replaces blocks with mistakes by blocks that refuse all queries.
 fn refusing(corefile: &Corefile, mistakes: &[Diagnostic]) -> Corefile {
     let blocks = corefile.blocks.iter().cloned().map(|block| {
         let here = mistakes.iter().filter(|mistake| block.has(mistake.span.start));

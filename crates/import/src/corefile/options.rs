@@ -1,25 +1,25 @@
-//! How a Corefile is meant: what it does not say itself.
+//! Context that a Corefile does not contain.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::document::Node;
 
-/// How a Corefile is meant.
+/// Context that a Corefile does not contain.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Port of keys without one.
+    /// Port for keys without one.
     pub port: u16,
-    /// `rewrite` comes after `cache`, as it did in CoreDNS until 1.14.7.
+    /// `rewrite` runs after `cache`, as in CoreDNS until 1.14.7.
     pub cache_first: bool,
-    /// The `node` section, if there is to be one.
+    /// The `node` section to write, if any.
     pub node: Option<Node>,
-    /// One more address of `admin`.
+    /// An additional address for `admin`.
     pub admin: Option<String>,
-    /// Where relative paths begin: the working folder of CoreDNS.
+    /// Where relative paths start: the working folder of CoreDNS.
     pub folder: PathBuf,
-    /// The addresses of an interface.
+    /// Looks up the addresses of an interface.
     pub addresses_of: Option<fn(&str) -> Vec<IpAddr>>,
-    /// A block with something that cannot be said refuses what it is asked, and the others are translated.
+    /// Blocks that cannot be translated refuse all queries; the others are translated.
     pub partly: bool,
 }

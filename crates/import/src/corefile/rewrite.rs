@@ -1,17 +1,17 @@
-//! The rules of `rewrite`.
+//! Translates the rules of `rewrite`.
 
 use super::document::Node;
 use super::tokens::Token;
 
-/// Why a rule cannot be said, and what to do.
+/// Why a rule cannot be translated, and what to do.
 type Wrong = (String, &'static str);
 
 const KINDS: [&str; 5] = ["exact", "prefix", "suffix", "substring", "regex"];
 
-/// `rewrite [continue|stop] FIELD …`
+/// Translates `rewrite [continue|stop] FIELD …`.
 ///
 /// # Errors
-/// In words.
+/// The problem, and what to do.
 pub fn rule(words: &[&Token]) -> Result<Node, Wrong> {
     let mut words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let mut goes_on = false;
@@ -48,7 +48,8 @@ pub fn rule(words: &[&Token]) -> Result<Node, Wrong> {
     })
 }
 
-/// `[KIND] NAME …`, with exactly so many words after it. A name that is matched as a text ends in a dot, as CoreDNS has it.
+/// Splits `[KIND] NAME …` with exactly `after` more words. As in CoreDNS, names compared as text end in a
+/// dot.
 fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String, Vec<&'w str>), Wrong> {
     let wrong = || {
         (
@@ -68,7 +69,7 @@ fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String,
     Ok((kind, from(kind, words[0]), words[1..].to_vec()))
 }
 
-/// What a name is compared with.
+/// The text that a name is compared with.
 fn from(kind: &str, text: &str) -> String {
     match kind {
         "regex" => text.to_owned(),
@@ -76,7 +77,7 @@ fn from(kind: &str, text: &str) -> String {
     }
 }
 
-/// Has what is compared as a text see the dot that CoreDNS's names end in.
+/// Compares text with the final dot, as CoreDNS's names have one.
 fn with_final_dot(node: Node, kind: &str) -> Node {
     match kind {
         "exact" | "suffix" => node,
@@ -84,7 +85,7 @@ fn with_final_dot(node: Node, kind: &str) -> Node {
     }
 }
 
-/// `cname [KIND] FROM TO`: a rule about answers. Of the kinds, only `exact` takes a dot at the end for granted.
+/// `cname [KIND] FROM TO`: a rule about answers. Only `exact` implies the final dot.
 fn target(words: &[&str]) -> Result<Node, Wrong> {
     let (kind, _, rest) = matched(words, 1)?;
     let from = words[words.len() - 2].to_ascii_lowercase();
@@ -139,10 +140,10 @@ fn name(words: &[&str]) -> Result<Node, Wrong> {
     answers(with_final_dot(node, kind), kind, &words[2..])
 }
 
-/// `answer auto`, `answer name FROM TO`, `answer value FROM TO`, any of them several times; the word `answer` may be left out from the
-/// second on.
+/// `answer auto`, `answer name FROM TO`, `answer value FROM TO`, any of them repeated; after the first, the
+/// word `answer` is optional.
 fn answers(mut node: Node, kind: &str, words: &[&str]) -> Result<Node, Wrong> {
-    // The names in answers to these are always changed back.
+    // For `exact`, names in answers are always changed back.
     let (mut reverts, mut rest) = (kind == "exact", words);
     loop {
         rest = match rest {

@@ -1,5 +1,5 @@
-//! Who answers for which names, and where: server blocks by the addresses they are bound to, cut where plugins are only
-//! for some of the names.
+//! Determines which block answers which names on which addresses. Blocks are grouped by the addresses they
+//! bind to, and split where a plugin applies to only some of the names.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,16 +16,16 @@ use super::view;
 #[derive(Debug)]
 pub struct Site<'a> {
     pub block: &'a Block,
-    /// Each with its key.
+    /// Each zone with the span of its key.
     pub zones: Vec<(String, Span)>,
     pub listeners: BTreeSet<SocketAddr>,
-    /// What is spoken there; none: DNS.
+    /// The protocol; `None`: plain DNS.
     pub scheme: Option<Encryption>,
-    /// The networks of the clients that it is for; none: all.
+    /// The networks of its clients; if empty, all.
     pub clients: Vec<String>,
 }
 
-/// The sites of all blocks; what cannot be told is added to `mistakes`.
+/// The sites of all blocks; problems are added to `mistakes`.
 pub(crate) fn sites<'a>(
     blocks: &'a [Block],
     options: &Options,
@@ -70,7 +70,7 @@ pub(crate) fn sites<'a>(
     sites
 }
 
-/// The addresses that a block is bound to: those of `bind`, or all that the host has.
+/// The addresses of a block: those of `bind`, or the wildcard addresses.
 fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     let binds = || block.plugins.iter().filter(|plugin| plugin.name.text == "bind");
@@ -92,7 +92,7 @@ fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Ve
     addresses
 }
 
-/// The addresses that are written, and those that interfaces have now. An IPv6 address of one link only is left out.
+/// The literal addresses, and the current addresses of interfaces without link-local IPv6.
 fn listed(words: &[Token], options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for word in words {
@@ -115,7 +115,7 @@ fn listed(words: &[Token], options: &Options, mistakes: &mut Vec<Diagnostic>) ->
     addresses
 }
 
-/// Reports names that two blocks answer for on the same address, for the same clients.
+/// Reports names that two blocks serve on the same address for the same clients.
 fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
     let mut known: Vec<(&str, &Site<'_>, Span)> = Vec::new();
     for site in sites {
@@ -138,7 +138,7 @@ fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
 }
 
 impl Site<'_> {
-    /// Whether both are for some clients with nothing that decides for one of them.
+    /// Whether a client could match both with no rule to choose between them.
     fn has_clients_of(&self, other: &Site<'_>) -> bool {
         match (self.clients.is_empty(), other.clients.is_empty()) {
             (false, false) => self.clients.iter().any(|network| other.clients.contains(network)),
@@ -147,14 +147,14 @@ impl Site<'_> {
     }
 }
 
-/// A zone, and where it is answered.
+/// A zone, and the addresses on which it is answered.
 #[derive(Debug)]
 pub struct Cut {
     pub zone: String,
     pub listeners: BTreeSet<SocketAddr>,
 }
 
-/// The zones of a site: its own, and those below them that a plugin tells apart, as far as no other site has them.
+/// The zones of a site: its own, and those below that a plugin treats differently and no other site serves.
 pub fn cuts(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
     let own = site.zones.iter().map(|(zone, _)| zone.clone());
     let mut cuts: Vec<Cut> = own
@@ -183,20 +183,20 @@ pub fn cuts(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
     cuts
 }
 
-/// The longest of `zones` that a name is in.
+/// The longest of `zones` that contains a name.
 fn closest<'z>(name: &str, zones: impl Iterator<Item = &'z str>) -> Option<&'z str> {
     zones
         .filter(|zone| is_in(name, zone))
         .max_by_key(|zone| zone.len())
 }
 
-/// Whether a name is a zone's own or below it.
+/// Whether a name is in a zone: its apex, or below it.
 pub fn is_in(name: &str, zone: &str) -> bool {
     let above = name.strip_suffix(zone);
     zone == "." || above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
 
-/// The zones that a plugin names: it is for these only, or does something else there.
+/// The zones that a plugin names: it applies only to them, or behaves differently there.
 fn scopes(plugin: &Plugin) -> Vec<String> {
     let mut names = scope(plugin);
     for option in plugin
@@ -221,7 +221,7 @@ fn scopes(plugin: &Plugin) -> Vec<String> {
         .collect()
 }
 
-/// What a plugin is for; empty: for all names of its block.
+/// The zones that a plugin applies to; if empty, all names of its block.
 fn scope(plugin: &Plugin) -> Vec<&str> {
     let arguments = plugin.arguments.iter().map(|argument| argument.text.as_str());
     match plugin.name.text.as_str() {
@@ -239,14 +239,14 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
     }
 }
 
-/// Whether words name a zone or one above it, or no zone at all: then all are meant.
+/// Whether the zones in `words` contain `zone`; no zones at all mean everything.
 pub(crate) fn are_about(words: &[Token], zone: &str) -> bool {
     let zones = words.iter().filter_map(|word| key::zones(&word.text).ok());
     let zones: Vec<String> = zones.flatten().collect();
     zones.is_empty() || zones.iter().any(|of| is_in(zone, of))
 }
 
-/// Of several plugins of one name in a block, the one that names a zone or the closest one above it.
+/// Among plugins of one name in a block, the one that names a zone or its closest parent.
 pub(crate) fn closest_of<'p>(plugins: impl Iterator<Item = &'p Plugin>, zone: &str) -> Option<&'p Plugin> {
     let named = |plugin: &Plugin| {
         let zones = scope(plugin).into_iter().filter_map(|name| key::zones(name).ok());
@@ -254,11 +254,11 @@ pub(crate) fn closest_of<'p>(plugins: impl Iterator<Item = &'p Plugin>, zone: &s
         above.map(|of| of.len()).max().unwrap_or(0)
     };
     let all: Vec<&Plugin> = plugins.collect();
-    // Of those that name it alike, the first.
+    // If several are equally close, the first.
     all.into_iter().rev().max_by_key(|plugin| named(plugin))
 }
 
-/// Whether a plugin is for a zone.
+/// Whether a plugin applies to a zone.
 pub fn is_for(plugin: &Plugin, zone: &str) -> bool {
     let scope = scope(plugin);
     let zones = || scope.iter().filter_map(|name| key::zones(name).ok()).flatten();

@@ -1,4 +1,4 @@
-//! `template`: answers that are made of the question.
+//! `template`: answers generated from the question.
 
 use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::sites::are_about;
 use super::tokens::Token;
 
-/// What a part of a question is called in a template of Go's, and in ours.
+/// Placeholders in Go's templates, and in ours.
 const PLACES: [(&str, &str); 4] = [
     (".Name", "name"),
     (".Zone", "zone"),
@@ -14,7 +14,7 @@ const PLACES: [(&str, &str); 4] = [
     (".Remote", "client"),
 ];
 
-/// The templates of a zone, in the order in which they are tried.
+/// The templates of a zone, in the order they are tried.
 pub fn templates(draft: &mut Draft, plugins: &[&Plugin], zone: &str) -> Option<Node> {
     let nodes = plugins.iter().filter_map(|plugin| template(draft, plugin, zone));
     let nodes: Vec<Node> = nodes.collect();
@@ -61,7 +61,7 @@ fn template(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
         }
     }
     if matches != Node::new("match") {
-        // CoreDNS's names end in a dot.
+        // Names in CoreDNS end in a dot.
         node = node.child(matches.raw("final-dot=#true"));
         if !through {
             node = node.child(Node::new("otherwise").text("servfail"));
@@ -110,17 +110,17 @@ fn extended_error(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     )
 }
 
-/// A template of Go's in our words.
+/// Translates a Go template.
 ///
 /// # Errors
-/// What cannot be said.
+/// The action that cannot be translated.
 fn places(text: &str) -> Result<String, String> {
     let (mut made, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("{{") {
         let Some((action, after)) = behind.split_once("}}") else {
             return Err("{{".to_owned());
         };
-        // A hyphen takes away the space beside it.
+        // A hyphen trims the adjacent whitespace.
         let trims_before = action.starts_with("- ");
         let trims_after = action.ends_with(" -");
         made.push_str(&escaped(if trims_before { before.trim_end() } else { before }));
@@ -137,7 +137,7 @@ fn escaped(literal: &str) -> String {
     literal.replace('{', "{{").replace('}', "}}")
 }
 
-/// What stands in the braces of Go's; none: it cannot be said.
+/// Translates a template action; `None` if it is not supported.
 fn place(action: &str) -> Option<String> {
     if let Some((_, ours)) = PLACES.iter().find(|(theirs, _)| *theirs == action) {
         return Some(format!("{{{ours}}}"));

@@ -1,20 +1,20 @@
-//! The words of a Corefile: what whitespace separates, or quotes hold together.
+//! Splits a Corefile into words, separated by whitespace or quoted.
 //!
-//! The rules are those of CoreDNS's own reader (caddyfile): `#` begins a comment anywhere outside of quotes, in quotes a
-//! backslash escapes a quote and nothing else, and a quoted word may span lines.
+//! The rules are those of CoreDNS's parser (caddyfile): `#` starts a comment anywhere outside quotes; in
+//! quotes, a backslash escapes only a quote; a quoted word may span lines.
 
 use crate::config::Span;
 
-/// A word, and where it is.
+/// A word and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Without its quotes, with variables of the environment replaced.
+    /// The text without quotes, with environment variables replaced.
     pub text: String,
-    /// With its quotes, as it is written.
+    /// The span, including quotes.
     pub span: Span,
     /// Whether it is the first on its line.
     pub begins_line: bool,
-    /// It is in quotes: no brace, comma or `import` is meant by it.
+    /// Whether it is quoted; then it is never a brace, comma or `import`.
     pub quoted: bool,
 }
 
@@ -25,8 +25,7 @@ impl Token {
     }
 }
 
-/// Splits a text whose first character is at the offset `start` of its source. A quote that is never closed ends with the
-/// text, as CoreDNS has it.
+/// Splits a text at offset `start` in its source. As in CoreDNS, an unclosed quote ends with the text.
 pub fn tokens(text: &str, start: usize) -> Vec<Token> {
     let mut found = Vec::new();
     let (bom, text) = match text.strip_prefix('\u{feff}') {
@@ -65,7 +64,7 @@ type Characters<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
 fn plain_word(first: char, rest: &mut Characters<'_>) -> String {
     let mut word = String::from(first);
-    // A carriage return is none of the word, and does not end it either.
+    // A carriage return is dropped, but does not end the word.
     while let Some((_, character)) =
         rest.next_if(|(_, character)| *character == '\r' || !character.is_whitespace() && *character != '#')
     {
@@ -92,7 +91,7 @@ fn quoted_word(rest: &mut Characters<'_>) -> String {
     word
 }
 
-/// Replaces `{$NAME}` and `{%NAME%}` by what the environment has, which is nothing where it has no such variable.
+/// Replaces `{$NAME}` and `{%NAME%}` by environment variables; missing ones become empty.
 pub(crate) fn replace_variables(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut text = text.to_owned();
     for (opening, closing) in [("{%", "%}"), ("{$", "}")] {

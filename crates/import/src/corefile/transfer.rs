@@ -1,4 +1,4 @@
-//! `transfer`, of whatever has a zone, and `secondary`.
+//! Translates `secondary`, and `transfer` for any source with a zone.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,10 +8,10 @@ use super::draft::Draft;
 use super::key;
 use super::sites::{Site, are_about, is_for};
 
-/// The port of a server that is written without one.
+/// The default port of a server.
 const PORT: u16 = 53;
 
-/// `secondary [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
+/// Translates `secondary [ZONES…]` for one of its zones; also returns whether it passes on missing names.
 pub fn secondary(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let mut node = Node::new("secondary");
     let named = plugin
@@ -51,7 +51,7 @@ pub fn secondary(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str
     (node, through)
 }
 
-/// What the `transfer` of a block says of a zone: of several the one that names the closest.
+/// Translates the `transfer` for a zone; among several, the one that names the closest zone.
 pub fn transfer(draft: &mut Draft, plugins: &[Plugin], zone: &str) -> Option<Node> {
     let here = plugins
         .iter()
@@ -91,7 +91,7 @@ pub fn transfer(draft: &mut Draft, plugins: &[Plugin], zone: &str) -> Option<Nod
     Some(node)
 }
 
-/// The addresses among the words of an option, after the first few.
+/// The addresses among the words of an option, from index `first`.
 fn addresses(draft: &mut Draft, option: &PluginOption, first: usize) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for word in option

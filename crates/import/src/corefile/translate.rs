@@ -1,4 +1,4 @@
-//! From server blocks to a configuration.
+//! Translates server blocks into a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
 use super::{file, filters, forward, kubernetes, template, transfer, values};
 
-/// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
+/// The order in which a query passes plugins, whatever their order in the file: that of CoreDNS 1.15.0.
 const ORDER: [&str; 17] = [
     "errors",
     "log",
@@ -35,7 +35,7 @@ const ORDER: [&str; 17] = [
     "whoami",
 ];
 
-/// The same until CoreDNS 1.14.7, as in node-cache.
+/// The order until CoreDNS 1.14.7, as in node-cache.
 const CACHE_FIRST: [&str; 17] = [
     "errors",
     "log",
@@ -56,23 +56,23 @@ const CACHE_FIRST: [&str; 17] = [
     "whoami",
 ];
 
-/// What Corefiles say of the whole server.
+/// Settings for the whole server.
 #[derive(Default)]
 struct Server {
     draft: Draft,
     admin: Vec<SocketAddr>,
     udp_size: Option<(u64, Span)>,
-    /// `tcp-read`, `tcp-write`, `tcp-idle`: of all blocks the longest.
+    /// `tcp-read`, `tcp-write`, `tcp-idle`: the longest over all blocks.
     timeouts: [Option<Duration>; 3],
     workers: Option<u64>,
     node: Option<Node>,
-    /// Addresses where something else than DNS is spoken.
+    /// Addresses with a protocol other than plain DNS.
     schemes: BTreeMap<SocketAddr, Encryption>,
-    /// The files of a certificate and its key.
+    /// The files of the certificate and its key.
     certificate: Option<(String, String)>,
 }
 
-/// A zone as it is written.
+/// A zone to write.
 struct Zone {
     names: Vec<String>,
     listeners: BTreeSet<SocketAddr>,
@@ -84,7 +84,7 @@ struct Zone {
 /// Writes a configuration.
 ///
 /// # Errors
-/// Everything that cannot be said in it.
+/// Everything that cannot be translated.
 pub fn translate(corefile: &Corefile, options: &Options) -> Result<Document, Vec<Diagnostic>> {
     let mut server = Server {
         node: options.node.clone(),
@@ -132,14 +132,14 @@ pub fn translate(corefile: &Corefile, options: &Options) -> Result<Document, Vec
 }
 
 impl Server {
-    /// Has relative paths begin where `root` says.
+    /// Makes relative paths start at the block's `root`.
     fn enter(&mut self, block: &Block) {
         let root = block.plugins.iter().find(|plugin| plugin.name.text == "root");
         let root = root.and_then(argument).unwrap_or_default();
         self.draft.root = whole(&self.draft.folder, root).into();
     }
 
-    /// Reports plugins and options that nobody knows, and those that are refused.
+    /// Reports unknown plugins and options, and unsupported ones.
     fn check(&mut self, block: &Block) {
         for plugin in &block.plugins {
             let name = plugin.name.text.as_str();
@@ -189,7 +189,7 @@ impl Server {
         }
     }
 
-    /// Takes in what a block says of the whole server.
+    /// Reads the settings of a block that affect the whole server.
     fn take_in(&mut self, block: &Block) {
         for plugin in &block.plugins {
             match plugin.name.text.as_str() {
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// `autopath` is the search list of the pod that asks, which only `kubernetes` knows.
+    /// `autopath` uses the search list of the client's pod, which only `kubernetes` knows.
     fn check_autopath(&mut self, plugin: &Plugin, block: &Block) {
         let is_of_pods = plugin
             .arguments
@@ -237,8 +237,8 @@ impl Server {
         }
     }
 
-    /// `tls CERT KEY [CA]`. There is one certificate for all listeners. The CA is for clients with certificates, which are not asked
-    /// for one unless there is `client_auth`.
+    /// `tls CERT KEY [CA]`. All listeners share one certificate. The CA would verify client certificates,
+    /// which are requested only with `client_auth`.
     fn certificate(&mut self, plugin: &Plugin) {
         let words: Vec<&str> = plugin.arguments.iter().map(|word| word.text.as_str()).collect();
         let ([certificate, key] | [certificate, key, _]) = words[..] else {
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Notes where something else than DNS is spoken.
+    /// Records the addresses with a protocol other than plain DNS.
     fn take_in_schemes(&mut self, sites: &[Site<'_>]) {
         for site in sites {
             let clash = |listener: &SocketAddr| {
@@ -288,7 +288,7 @@ impl Server {
         }
     }
 
-    /// An address of a server of HTTP. One that a wildcard takes already is not taken again.
+    /// Adds an HTTP address, unless a wildcard already covers it.
     fn admin(&mut self, text: &str, span: Span) {
         let Some(address) = values::server(text) else {
             let problem = format!("{text} is no address with a port");
@@ -345,7 +345,7 @@ impl Server {
         }
     }
 
-    /// The stages of one zone.
+    /// Builds a zone with its stages.
     fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 17]) -> Zone {
         self.enter(site.block);
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
@@ -371,13 +371,13 @@ impl Server {
                     if let Some(plugin) = sites::closest_of(plugins.iter().filter(here), &cut.zone) {
                         let (stage, through) = self.source(plugin, site, &cut.zone);
                         stages.push(stage);
-                        // Nothing comes to what is below it.
+                        // No query reaches the stages below it.
                         if !through {
                             break;
                         }
                     }
                 }
-                // What is written several times is one filter.
+                // Repetitions are combined into one filter.
                 "rewrite" | "acl" | "template" => {
                     let all: Vec<&Plugin> = plugins.iter().filter(here).collect();
                     stages.extend(self.filter_of_all(name, &all, &cut.zone));
@@ -392,7 +392,7 @@ impl Server {
                 }
             }
         }
-        // A cache that nothing could fill.
+        // A cache with nothing below to fill it.
         if stages.last().is_some_and(|stage| stage.is("cache")) {
             stages.pop();
         }
@@ -409,7 +409,7 @@ impl Server {
         }
     }
 
-    /// What a zone has if nothing in its block answers, and why.
+    /// The stage for a block without a source, which refuses all queries; the comments explain why.
     fn refusal(&mut self, block: &Block, comments: &mut Vec<String>) -> Node {
         comments.push(match block.refused.is_empty() {
             true => "Nothing in this block answers: what it is asked is refused.".to_owned(),
@@ -420,7 +420,7 @@ impl Server {
         self.draft.filters.stage("refused", "acl", refused)
     }
 
-    /// A source of the zone's own, and whether what it does not know is left to others.
+    /// A source that serves a zone; also returns whether names missing there are left to other stages.
     fn source(&mut self, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
         let (stage, through) = match plugin.name.text.as_str() {
             "file" => file::file(&mut self.draft, plugin, site, zone),
@@ -432,7 +432,7 @@ impl Server {
         (stage.children(transfer).from(plugin.span()), through)
     }
 
-    /// The one filter that all plugins of a name become in a zone.
+    /// The one filter that combines all plugins of a name in a zone.
     fn filter_of_all(&mut self, name: &str, plugins: &[&Plugin], zone: &str) -> Option<Node> {
         match name {
             "rewrite" => filters::rewrite(&mut self.draft, plugins),
@@ -441,7 +441,7 @@ impl Server {
         }
     }
 
-    /// A zone where there are so many listeners.
+    /// Writes a zone; `listeners` is the total number of listeners.
     fn written(&self, zone: &Zone, listeners: usize) -> Node {
         let names = zone.names.iter();
         let mut node = names.fold(Node::new("zone"), |node, name| node.text(name));
@@ -459,7 +459,7 @@ impl Server {
         node.children(zone.stages.iter().cloned())
     }
 
-    /// All of it, in KDL.
+    /// Writes the whole configuration as KDL.
     fn write(&self, zones: &[Zone], options: &Options) -> Document {
         let mut listeners: Vec<SocketAddr> = Vec::new();
         for listener in zones.iter().flat_map(|zone| &zone.listeners) {
@@ -507,7 +507,7 @@ impl Server {
         document
     }
 
-    /// A listener as other parts name it.
+    /// A listener as other sections refer to it.
     fn spelled(&self, listener: SocketAddr) -> String {
         match self.schemes.get(&listener) {
             Some(scheme) => format!("{}://{listener}", scheme.word()),
@@ -548,7 +548,7 @@ fn argument(plugin: &Plugin) -> Option<&str> {
     plugin.arguments.first().map(|word| word.text.as_str())
 }
 
-/// What is said of a plugin for which nothing is written, or not for all of it.
+/// The notes on plugins and options that need no translation.
 fn noted(plugin: &Plugin) -> Vec<String> {
     let name = plugin.name.text.as_str();
     let mut comments = Vec::new();
@@ -564,7 +564,7 @@ fn noted(plugin: &Plugin) -> Vec<String> {
     comments
 }
 
-/// Whether nobody outside of a private network comes to an address.
+/// Whether an address is only reachable from private networks.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),

@@ -1,9 +1,9 @@
-//! Words of a Corefile that stand for something: durations as Go writes them, numbers, addresses of servers.
+//! Parses values in a Corefile: Go durations, numbers, server addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// `1m30s`, `500ms`, `1.5h`; none: it is none, or negative.
+/// Parses a Go duration such as `1m30s`, `500ms` or `1.5h`; `None` if it is invalid or negative.
 pub fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -32,7 +32,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     (!text.is_empty() && total < 1e9).then(|| Duration::from_secs_f64(total))
 }
 
-/// A network as Go reads it: without what stands behind its prefix. What is none stays what it is.
+/// Clears the host bits of a network, as Go does. Anything else is returned unchanged.
 pub fn network(text: &str) -> String {
     let read = || {
         let (address, length) = text.split_once('/')?;
@@ -51,7 +51,7 @@ pub fn network(text: &str) -> String {
     read().unwrap_or_else(|| text.to_owned())
 }
 
-/// `:9253`, `localhost:9153`, `169.254.20.10:8080`: where a server of HTTP listens.
+/// Parses the address of an HTTP server: `:9253`, `localhost:9153`, `169.254.20.10:8080`.
 pub fn server(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;

@@ -1,11 +1,11 @@
-//! `view`: a block that is for some clients only.
+//! `view`: restricts a block to some clients.
 
 use crate::config::Diagnostic;
 
 use super::blocks::{Block, PluginOption};
 use super::values;
 
-/// The networks of the clients that a block is for; none: all.
+/// The networks of a block's clients; if empty, all.
 pub fn networks(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<String> {
     let views = block.plugins.iter().filter(|plugin| plugin.name.text == "view");
     let expressions = views.flat_map(|view| &view.options);
@@ -13,7 +13,7 @@ pub fn networks(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<String> {
     for expression in expressions.filter(|option| option.name.text == "expr") {
         let read = match networks {
             None => read(expression),
-            // Each has to be true.
+            // All expressions must be true, which is not supported.
             Some(_) => None,
         };
         networks = Some(read.unwrap_or_else(|| {

@@ -1,13 +1,13 @@
-//! Every plugin and option that CoreDNS has, and what becomes of it.
+//! Every plugin and option of CoreDNS, and how it is translated.
 
-/// What becomes of a word of a Corefile.
+/// How a word of a Corefile is translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is written as this.
+    /// Translated to this.
     Written(&'static str),
-    /// Nothing has to be written: this is what dnsweir does.
+    /// Nothing to write: dnsweir behaves like this anyway.
     Noted(&'static str),
-    /// It is an error, and this is what to do.
+    /// An error, with advice on what to do.
     Refused(&'static str),
 }
 
@@ -18,9 +18,9 @@ use Fate::{Noted, Refused, Written};
 pub struct Word {
     /// The plugin.
     pub plugin: &'static str,
-    /// The option; empty: the plugin itself.
+    /// The option; empty for the plugin itself.
     pub option: &'static str,
-    /// What becomes of it.
+    /// How it is translated.
     pub fate: Fate,
 }
 
@@ -44,7 +44,7 @@ const RESYNC: &str = "what changes is followed as it changes, as in CoreDNS sinc
 const KUBECONFIG: &str = "write a kubeconfig and name it: kubeconfig FILE";
 const FILTER: &str = "remove it, or write a filter that does the same: docs/languages.md";
 
-/// All of them, by plugin.
+/// All words, grouped by plugin.
 pub const WORDS: &[Word] = &[
     plugin("acl", Written("`use` of `builtin:acl`")),
     plugin(
@@ -391,7 +391,7 @@ pub const WORDS: &[Word] = &[
     plugin("whoami", Written("`use` of `builtin:whoami`")),
 ];
 
-/// What becomes of a plugin, or of its option; none: there is no such word.
+/// The translation of a plugin or option; `None` if the word is unknown.
 pub fn fate(plugin: &str, option: &str) -> Option<Fate> {
     let found = WORDS
         .iter()
@@ -399,7 +399,7 @@ pub fn fate(plugin: &str, option: &str) -> Option<Fate> {
     found.map(|word| word.fate)
 }
 
-/// The table for documents, in Markdown.
+/// The table for the documentation, in Markdown.
 pub fn table() -> String {
     let mut text = String::from("| in the Corefile | in dnsweir |\n|---|---|\n");
     for Word { plugin, option, fate } in WORDS {

@@ -1,4 +1,4 @@
-//! kube-dns's config map: `stubDomains` and `upstreamNameservers`, each a file with JSON.
+//! Reads kube-dns's config map: `stubDomains` and `upstreamNameservers`, each a JSON file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,26 +10,26 @@ use serde::de::DeserializeOwned;
 use crate::config::{Diagnostic, Report, Span, read_source};
 use crate::dns::name::is_subdomain;
 
-/// The files that matter.
+/// The files that are read.
 pub const FILES: [&str; 2] = ["stubDomains", "upstreamNameservers"];
 
-/// Upstreams that node-cache takes.
+/// The most upstreams that node-cache accepts.
 const MOST_UPSTREAMS: usize = 3;
 
-/// What the config map says.
+/// The contents of the config map.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ConfigMap {
-    /// Zones, and who is asked for them.
+    /// Zones and their upstreams.
     pub stub_domains: BTreeMap<String, Vec<String>>,
-    /// Who is asked for everything else; none: as the node has it.
+    /// The upstreams for everything else; if empty, the node's.
     pub upstreams: Vec<String>,
 }
 
 impl ConfigMap {
-    /// Reads the files in a folder. One that is not there says nothing.
+    /// Reads the files in a folder. Missing files are treated as empty.
     ///
     /// # Errors
-    /// When one cannot be read, is no JSON of the right form, or names what is no name or address.
+    /// When a file cannot be read, is not JSON of the right shape, or contains an invalid name or address.
     pub fn read(folder: &Path) -> Result<ConfigMap, Report> {
         let [stub_domains, upstreams] = FILES.map(|file| folder.join(file));
         let stub_domains: BTreeMap<String, Vec<String>> =
@@ -50,7 +50,7 @@ impl ConfigMap {
     }
 }
 
-/// What is in a file, unless `wrong` finds something.
+/// Parses a JSON file; `wrong` checks its contents.
 fn json<T: DeserializeOwned + Default>(
     path: &Path,
     wrong: impl Fn(&T) -> Option<String>,

@@ -1,8 +1,8 @@
-//! In node-cache's place: its command line, the template of its Corefile and the config map of kube-dns become a
+//! Replaces node-cache: translates its command line, Corefile template and kube-dns config map into a
 //! configuration.
 //!
-//! The template has variables (`__PILLAR__…`) that [`template`] replaces; [`config_map`] has stub domains and upstreams. What
-//! comes of them is a Corefile, which [`corefile`] translates.
+//! [`template`] replaces the template's variables (`__PILLAR__…`); [`config_map`] has the stub domains and
+//! upstreams. [`corefile`] translates the resulting Corefile.
 
 mod config_map;
 mod template;
@@ -18,16 +18,16 @@ use crate::corefile::{self, Node};
 use config_map::ConfigMap;
 use template::Values;
 
-/// Where kube-dns's config map is unless told otherwise, if it is there.
+/// The default folder of kube-dns's config map, if it exists.
 const CONFIG_MAP: &str = "/etc/kube-dns";
 
 /// How many times the config map could not be used.
 pub static CONFIG_MAP_ERRORS: AtomicU64 = AtomicU64::new(0);
 
-/// What node-cache's command line asks for.
+/// node-cache's command line.
 #[derive(Debug)]
 pub struct Options {
-    /// `-localip`: what to listen on.
+    /// `-localip`: the addresses to listen on.
     pub local_ips: Vec<IpAddr>,
     /// `-dns.port`
     pub port: u16,
@@ -43,7 +43,7 @@ pub struct Options {
     pub template: PathBuf,
     /// `-kubednscm`: the folder of kube-dns's config map.
     pub config_map: Option<PathBuf>,
-    /// `-upstreamsvc`: the service whose address the environment has.
+    /// `-upstreamsvc`: the service whose address is in the environment.
     pub upstream_service: String,
     /// `-metrics-listen-address`
     pub metrics: String,
@@ -52,12 +52,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the node's network is to be kept.
+    /// Whether it sets up the node's network.
     pub fn keeps_network(&self) -> bool {
         self.interface.is_some() || self.iptables
     }
 
-    /// The variable of the environment that has the address of the cluster's DNS.
+    /// The environment variable with the address of the cluster DNS.
     fn upstream_variable(&self) -> String {
         let service = self.upstream_service.replace('-', "_").to_ascii_uppercase();
         format!("{service}_SERVICE_HOST")
@@ -85,17 +85,17 @@ impl Options {
         self.keeps_network().then_some(node)
     }
 
-    /// The configuration, as the files are now. A config map that cannot be used is an error, except at the `start`: then it is
-    /// as if there were none, as node-cache has it.
+    /// Reads the current files and returns the configuration. An unusable config map is an error, except at
+    /// the `start`: then it is ignored, as in node-cache.
     ///
     /// # Errors
-    /// What is wrong with the template, with the Corefile that comes of it, or with the config map.
+    /// Mistakes in the template, the resulting Corefile, or the config map.
     pub fn load(&self, builtins: Builtins<'_>, start: bool) -> Result<Config, Report> {
         let folder = self.config_map_folder();
         let config_map = match ConfigMap::read(folder) {
             Ok(config_map) => config_map,
             Err(report) if start => {
-                // Files are read until they do not change meanwhile; this is one mistake all the same.
+                // Loading repeats until no file changes meanwhile; count and log the mistake once.
                 if CONFIG_MAP_ERRORS.swap(1, Ordering::Relaxed) == 0 {
                     tracing::error!("the config map is not used:\n{report}");
                 }
@@ -156,8 +156,8 @@ impl Options {
     }
 }
 
-/// The words of node-cache's command line in the form that ours is parsed in: Go takes one dash for a flag's whole name, too.
-/// None: these are not node-cache's words, but ours.
+/// Converts node-cache's command line to our parser's form: Go also allows one dash before a long flag.
+/// `None` if this is not a command line of node-cache.
 pub fn command_line(words: &[String]) -> Option<Vec<String>> {
     let (program, rest) = words.split_first()?;
     let called = Path::new(program)
@@ -177,7 +177,7 @@ pub fn command_line(words: &[String]) -> Option<Vec<String>> {
     Some(words.into_iter().chain(rest.iter().map(long)).collect())
 }
 
-/// Whether a word is a flag that only node-cache has, as its manifest writes them.
+/// Whether a word is a flag that only node-cache has, spelled as in its manifest.
 fn is_flag(word: &str) -> bool {
     let name = word.trim_start_matches('-');
     let name = name.split('=').next().unwrap_or(name);

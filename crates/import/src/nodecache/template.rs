@@ -1,4 +1,4 @@
-//! The template of the Corefile, and what is put in for its variables.
+//! Replaces the variables in the Corefile template.
 
 use std::net::IpAddr;
 
@@ -12,26 +12,26 @@ const CLUSTER: &str = "__PILLAR__CLUSTER__DNS__";
 const UPSTREAMS: &str = "__PILLAR__UPSTREAM__SERVERS__";
 const PROMETHEUS: &str = "__PROMETHEUS__ENDPOINT__";
 
-/// What asks the upstreams over TCP in the template; upstreams of the config map are asked over UDP instead.
+/// The template's `forward` over TCP, and its replacement: upstreams from the config map are asked over UDP.
 const OVER_TCP: &str = "\n    forward . __PILLAR__UPSTREAM__SERVERS__ {\n            force_tcp\n    }\n";
 const OVER_UDP: &str = "\n    forward . __PILLAR__UPSTREAM__SERVERS__\n";
 
-/// What is put in, beside what the config map has.
+/// Values for the variables, besides those of the config map.
 pub struct Values<'a> {
     /// The addresses to listen on.
     pub local_ips: &'a [IpAddr],
     /// The port to listen on.
     pub port: u16,
-    /// Where metrics are served.
+    /// The address that serves metrics.
     pub prometheus: &'a str,
-    /// The address of the cluster's DNS, if it is known.
+    /// The address of the cluster DNS, if known.
     pub cluster_dns: Option<&'a str>,
 }
 
-/// The Corefile: the template with its variables replaced, and a block for each stub domain.
+/// Returns the Corefile: the template with its variables replaced, and a block for each stub domain.
 ///
 /// # Errors
-/// The place of the variable for the cluster's DNS, if that is not known.
+/// The span of the cluster DNS variable, if that address is unknown.
 pub fn filled(template: &str, values: &Values<'_>, config_map: &ConfigMap) -> Result<String, Span> {
     let mut text = template.to_owned();
     let upstreams = match config_map.upstreams.is_empty() {
