@@ -1,10 +1,10 @@
-//! Writes down what `dnsweir filter new` copies: the SDK, the interface, and examples in other languages.
+//! Collects what `dnsweir filter new` copies: the SDK, the interface, and examples in other languages.
 
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::{env, fs};
 
-/// Folders in `examples/languages/`, which `dnsweir filter new --lang` copies.
+/// Folders in `examples/languages/` that `dnsweir filter new --lang` copies.
 const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];
 
 fn main() {
@@ -15,7 +15,7 @@ fn main() {
     write_sdk(&workspace);
 }
 
-/// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything that a filter's author needs of this workspace.
+/// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything here that a filter's author needs.
 fn write_sdk(workspace: &Path) {
     let sdk = texts(&workspace.join("guest-sdk/src"), "src/");
     let wit = texts(&workspace.join("wit"), "wit/");
@@ -61,7 +61,7 @@ fn write_sdk(workspace: &Path) {
     }
 }
 
-/// Paths below a folder, in order, and what the files hold; cargo is told to look at them. Not what was built there.
+/// Returns the files below a folder in order, except build outputs, and makes cargo watch them.
 fn texts(folder: &Path, prefix: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(folder);
     let entries = entries.unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));

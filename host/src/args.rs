@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `dnsweir`.
 
 mod webhook;
 
@@ -26,7 +26,7 @@ pub struct Args {
     pub command: Command,
 }
 
-/// The words of the command line, where those of node-cache are in the form that ours are parsed in.
+/// Returns the command line. One of node-cache is converted to the form that our parser expects.
 pub fn words() -> Vec<OsString> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let texts: Option<Vec<String>> = words
@@ -53,7 +53,8 @@ pub enum Command {
         /// Serve a control socket here, with or without `control` in the configuration; `dnsweir health` connects to it.
         #[arg(long, value_name = "PATH")]
         control: Option<PathBuf>,
-        /// If the configuration has mistakes, wait until they are corrected: serve nothing, and leave the node's network as it is.
+        /// If the configuration has mistakes, wait until they are corrected: serve nothing, and leave the
+        /// node's network as it is.
         #[arg(long, requires = "config")]
         wait: bool,
         /// The least severe messages to log.
@@ -189,8 +190,8 @@ pub enum Command {
     /// Pull a filter's module for the process that started this one.
     #[command(hide = true)]
     PullModule(Child),
-    /// Compile the built-in filters for every processor of this kind, as packages install them: in `lib/dnsweir/compiled` beside the
-    /// program's `bin`.
+    /// Compile the built-in filters for every processor of this kind, as packages install them: in
+    /// `lib/dnsweir/compiled` beside the program's `bin`.
     #[command(hide = true)]
     PrecompileBuiltins {
         /// Where the code is written.
@@ -349,13 +350,13 @@ pub struct NodeCacheFlags {
 }
 
 impl NodeCacheFlags {
-    /// Whether the node's network is to be kept.
+    /// Whether the node's network is to be set up.
     pub fn keeps_network(&self) -> bool {
         self.setupinterface || self.setupiptables
     }
 }
 
-/// node-cache's own reading of a duration overflows for all but the smallest; this is what is meant.
+/// Parses a duration as documented; node-cache's own parser overflows for all but the smallest.
 fn interval(text: &str) -> Result<Duration, String> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let seconds = match unit {

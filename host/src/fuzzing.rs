@@ -1,7 +1,7 @@
-//! Entry points of the fuzz targets in `fuzz/`, and what must hold for any input.
+//! Entry points of the fuzz targets in `fuzz/`, with the invariants that must hold for any input.
 //!
-//! Each takes octets from anywhere and panics if a promise is broken. The tests below run them on
-//! arbitrary octets, too, so that they cannot rot.
+//! Each takes arbitrary bytes and panics if an invariant is broken. The tests below run them on arbitrary
+//! bytes, too, so that they keep working.
 
 #![allow(
     clippy::expect_used,
@@ -24,8 +24,7 @@ pub use crate::serve::fuzzing::response_path;
 pub use crate::source::fuzzing::{slice, zone};
 use crate::{config, dns};
 
-/// A message from a client: it is served, answered with an error, or met with silence; and any reply to it
-/// is a message that fits.
+/// A message from a client: it is served, answered with an error, or ignored; a reply is a message that fits.
 pub fn query(octets: &[u8]) {
     let mut out = [0; MESSAGE_MAXIMUM];
     match Query::parse(octets) {
@@ -50,8 +49,8 @@ pub fn query(octets: &[u8]) {
     }
 }
 
-/// A message from an upstream: if it is accepted, it goes into the cache and comes out the same but for its
-/// age, whole or cut to what a client takes.
+/// A message from an upstream: if accepted, it can be stored in the cache and read back unchanged except for
+/// its age, whole or truncated to the client's limit.
 pub fn cache_round_trip(octets: &[u8]) {
     let Ok(answer) = Answer::read(octets.to_vec()) else {
         return;
@@ -97,7 +96,7 @@ pub fn cache_round_trip(octets: &[u8]) {
     }
 }
 
-/// The reply that an entry makes for a client that takes so much.
+/// The reply that an entry makes for a client with this size limit.
 fn one_second_later(entry: &Entry, question: &[u8], rcode: u16, limit: usize) -> Vec<u8> {
     let head = Head {
         id: 1,
@@ -124,7 +123,7 @@ fn one_second_later(entry: &Entry, question: &[u8], rcode: u16, limit: usize) ->
     out
 }
 
-/// A configuration: it is valid, or every mistake in it has a place in it.
+/// A configuration: it is valid, or every mistake has a span inside it.
 pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else {
         return;
@@ -152,7 +151,7 @@ pub fn config(octets: &[u8]) {
     }
 }
 
-/// Values from a filter: those that pass the check make a message that can be read.
+/// Values from a filter: those that pass the check make a message that can be parsed.
 pub fn verdicts(octets: &[u8]) {
     for outcome in filter::check_octets(octets) {
         let Outcome::Decided(verdict) = outcome else {
@@ -183,9 +182,9 @@ pub fn verdicts(octets: &[u8]) {
     }
 }
 
-/// A TCP stream that comes in pieces, read by a connection that may not always go on: the same messages as if all had
-/// come at once, and never more kept than is allowed. The first octets say how it is cut: each piece has a length, and
-/// as many of its messages are acted on as its second octet says before there is no room.
+/// A TCP stream that arrives in pieces, read by a connection that may pause: the messages are the same as if
+/// everything arrived at once, and no more than the limit is buffered. The first bytes control the pieces,
+/// two for each: its length, and how many of its messages are handled before there is no room.
 pub fn framing(octets: &[u8]) {
     let (cuts, stream) = octets.split_at(octets.len().min(32));
     let whole: Vec<&[u8]> = Frames::of(stream).collect();
@@ -197,7 +196,7 @@ pub fn framing(octets: &[u8]) {
         let [length, room] = cuts.next().map_or([255, 255], |cut| [cut[0], cut[1]]);
         let act = |octets: &[u8], found: &mut Vec<Vec<u8>>| {
             let mut frames = Frames::of(octets);
-            // One at least, or it would never end.
+            // At least one, so that it ends.
             found.extend(frames.by_ref().take(1 + usize::from(room)).map(<[u8]>::to_vec));
             frames.rest().to_vec()
         };
@@ -224,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A response with records, for the damage to start from.
+    /// A response with records, as the base for mutations.
     const RESPONSE: &[u8] = b"\0\x01\x81\x80\0\x01\0\x02\0\0\0\x01\x03www\x04test\0\0\x01\0\x01\
         \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x10\xc0\x26\0\x01\0\x01\0\0\0\x1e\0\x04\x7f\0\0\x01\
         \0\0\x29\x04\xd0\0\0\0\0\0\0";
@@ -241,7 +240,7 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    /// What the fuzzer found worth keeping holds with every change.
+    /// The inputs that the fuzzer kept still satisfy the invariants.
     #[test]
     fn the_corpus_holds() {
         let targets: [(&str, Target); 4] = [

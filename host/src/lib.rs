@@ -1,10 +1,10 @@
 //! dnsweir: a DNS proxy for one node whose filters are sandboxed WebAssembly.
 //!
-//! This is the program: its command line, and what is neither proxy nor filter. [`tools`] are for authors of filters, [`top`] shows a
-//! running process in a terminal, and [`webhook`] is a program of its own, which sends pods here. The proxy itself is in the crates
-//! below `crates/`.
+//! This crate is the program: the command line and everything outside the proxy and its filters. [`tools`]
+//! are for authors of filters, [`top`] shows a running process in a terminal, and [`webhook`] is a separate
+//! program that directs pods to the node's proxy. The proxy itself is in `crates/`.
 //!
-//! Public is what `main.rs` needs, with [`fuzzing`] for `fuzz/`. Nothing else is, so that the compiler finds what nobody uses.
+//! Public is only what `main.rs` needs, and [`fuzzing`] for `fuzz/`, so that unused code is reported.
 
 #![forbid(unsafe_code)]
 

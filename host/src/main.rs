@@ -1,4 +1,4 @@
-//! The `dnsweir` program: what the command line asks for, and an exit code that means something.
+//! The `dnsweir` program: runs what the command line asks for, with meaningful exit codes.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -26,17 +26,17 @@ use dnsweir::{
     pull_for_parent, tools, top, webhook,
 };
 
-/// A configuration that is not valid (sysexits.h).
+/// The configuration or command line is not valid (sysexits.h).
 const EX_USAGE: u8 = 64;
 
-/// Something on this machine stood in the way, such as an address in use.
+/// An error of this machine, such as an address already in use.
 const EX_OSERR: u8 = 71;
 
 fn main() -> ExitCode {
-    // However it ends.
+    // Flushes the output however `main` ends.
     let _flush = Flush;
     let command = command_line().command;
-    // Before any thread, since each has capabilities of its own.
+    // Before any thread starts, since each has its own capabilities.
     let kept = needs(&command).map_or(Ok(()), |needs| Ok(privileges::keep(needs)?));
     match command {
         Command::Run {
@@ -95,9 +95,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line; whoever asks for help or the version, or is mistaken, is told so, and the process ends.
+/// Parses the command line; for help, the version or a mistake, prints and exits.
 fn command_line() -> Args {
-    // `cargo xtask` says what is built; whoever calls cargo alone gets the version.
+    // `cargo xtask` sets it; a plain cargo build reports only the version.
     let built = option_env!("DNSWEIR_BUILT").unwrap_or(env!("CARGO_PKG_VERSION"));
     let matches = Args::command()
         .long_version(built)
@@ -105,7 +105,7 @@ fn command_line() -> Args {
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// What a child process does for the proxy, which has to have given up its rights.
+/// Runs a child process's work for the proxy; the child must have given up its capabilities.
 fn work_for_parent(
     kept: std::io::Result<()>,
     child: &Child,
@@ -135,7 +135,7 @@ fn compile(kept: io::Result<()>, child: &Child, metered: bool) -> ExitCode {
     })
 }
 
-/// What serves without a log would be silent whatever befalls it.
+/// Starts the log. Fails if that is impossible: a server without a log could not report errors.
 fn begin_log(level: LogLevel, format: LogFormat) -> Result<(), Stop> {
     log::start(level.into(), matches!(format, LogFormat::Json))
         .map_err(|error| Stop::Machine(format!("cannot log to standard error: {error}")))
@@ -171,7 +171,7 @@ fn webhook(flags: WebhookFlags, level: LogLevel, format: LogFormat, kept: io::Re
     }
 }
 
-/// Answers queries until it is told to stop. What is `kept` are capabilities.
+/// Answers queries until it is stopped. `kept` is the result of dropping capabilities.
 fn serve(origin: ConfigOrigin, places: Places, mistakes: Mistakes, kept: io::Result<()>) -> ExitCode {
     if let Err(error) = kept {
         tracing::warn!(%error, "could not drop unneeded capabilities");
@@ -195,7 +195,7 @@ fn check(file: &Path) -> ExitCode {
     }
 }
 
-/// What a command needs that not everybody may; none where it runs nobody's code, as whoever calls it.
+/// The capabilities that a command needs. `None` keeps the caller's: the command runs no untrusted code.
 fn needs(command: &Command) -> Option<Needs> {
     match command {
         Command::Run { config: None, .. } => Some(Needs::Port),
@@ -204,7 +204,7 @@ fn needs(command: &Command) -> Option<Needs> {
         } => Some(ConfigOrigin::File(config.clone()).needs()),
         Command::NodeCache(flags) if flags.keeps_network() => Some(Needs::Network),
         Command::NodeCache(_) => Some(Needs::Port),
-        // On port 443, if that is wanted.
+        // It may listen on port 443.
         Command::Webhook { .. } => Some(Needs::Port),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
         Command::Check { .. }
@@ -228,14 +228,13 @@ fn needs(command: &Command) -> Option<Needs> {
 }
 
 fn explain(config: &Path, asked: &Asked, times: u16, json: bool) -> ExitCode {
-    // A tool does its work without, too.
+    // A tool also works without a log.
     let _ = log::start(LogLevel::Warn.into(), false);
     tool(tools::explain::explain(config, asked, times, json))
 }
 
 fn dev(config: &Path, sources: &[PathBuf]) -> ExitCode {
-    // What matters is shown in the view.
-    // A tool does its work without, too.
+    // The view shows what matters, and a tool also works without a log.
     let _ = log::start(LogLevel::Warn.into(), false);
     tool(tools::dev::dev(config, sources).map(|()| String::new()))
 }
@@ -306,14 +305,14 @@ fn filter(command: FilterCommand) -> ExitCode {
     })
 }
 
-/// What a tool for authors has to say goes to standard output.
+/// Prints the output of a tool, and maps its errors to exit codes.
 fn tool(done: Result<String, tools::Stop>) -> ExitCode {
     let printed = |text: String| {
         let mut stdout = io::stdout();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
     };
     match done.map(printed) {
-        // Who reads it may have seen enough.
+        // The reader may have stopped early.
         Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
             fail(&Stop::Machine(format!("cannot print it: {error}")))
         }
@@ -343,7 +342,7 @@ fn top(options: top::Options) -> ExitCode {
     }
 }
 
-/// Tells a running process something, and prints what it says to that.
+/// Sends a request to a running process, and prints its reply.
 fn tell(path: &Path, request: Result<control::Request, String>) -> ExitCode {
     match request.and_then(|request| control::send(path, &request, &mut io::stdout())) {
         Ok(()) => ExitCode::SUCCESS,
@@ -361,7 +360,7 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
             }
             match by_hand::leftovers(&plan) {
                 Ok(leftovers) => leftovers.iter().for_each(|leftover| println!("found {leftover}")),
-                // A plan can be looked at without being root, and elsewhere.
+                // A plan can be shown without root, and on other machines.
                 Err(stop) => {
                     eprintln!("dnsweir: did not look for what other node caches left behind: {stop}")
                 }
@@ -388,7 +387,7 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
     }
 }
 
-/// Prints what was done, and what could not be.
+/// Prints what was done and what failed.
 fn report(outcome: &Outcome) -> ExitCode {
     for done in &outcome.done {
         println!("{done}");
@@ -425,7 +424,7 @@ fn fail(stop: &Stop) -> ExitCode {
     }
 }
 
-/// Says why nothing more will be done.
+/// Prints an error message.
 fn complain(text: &str) {
     match output::stderr() {
         Ok(stderr) => {
@@ -435,7 +434,7 @@ fn complain(text: &str) {
     }
 }
 
-/// Writes out what is still to be written, for a bounded time.
+/// Flushes buffered output for a bounded time.
 struct Flush;
 
 impl Drop for Flush {

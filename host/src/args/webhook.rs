@@ -1,4 +1,4 @@
-//! The words of `dnsweir webhook`.
+//! The arguments of `dnsweir webhook`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use clap::builder::PossibleValuesParser;
 
 use crate::webhook::{Certificate, DnsOption, Files, Injection, Options, Resolvers, SYSTEM, is_domain};
 
-/// Where Kubernetes tells pods in `kube-system` the address of the cluster's DNS.
+/// The environment variable with the cluster DNS address, which Kubernetes sets for pods in `kube-system`.
 const CLUSTER_DNS: &str = "KUBE_DNS_SERVICE_HOST";
 
-/// What a pod's resolver has from the kubelet.
+/// The `ndots` that the kubelet gives a pod's resolver.
 const NDOTS: u8 = 5;
 
 /// How pods are pointed at their node's address.
@@ -75,10 +75,10 @@ pub struct WebhookFlags {
 }
 
 impl WebhookFlags {
-    /// What they ask for.
+    /// Converts the flags to options.
     ///
     /// # Errors
-    /// What to write.
+    /// What to write instead.
     pub fn options(self) -> Result<Options, String> {
         let ndots = match self.options_only {
             true => self.ndots,
@@ -119,7 +119,7 @@ impl WebhookFlags {
     }
 }
 
-/// The node's addresses, and those of the cluster's DNS.
+/// The node's addresses followed by those of the cluster DNS.
 fn nameservers(local: Vec<IpAddr>, cluster: Vec<IpAddr>) -> Result<Vec<IpAddr>, String> {
     let known = || {
         let address = std::env::var(CLUSTER_DNS).ok()?;

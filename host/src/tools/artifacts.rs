@@ -1,4 +1,4 @@
-//! `dnsweir filter push`, `pull` and `verify`: modules on their way to registries and from them.
+//! `dnsweir filter push`, `pull` and `verify`: transfers modules to and from registries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn issuer(text: &str) -> Result<String, &'static str> {
 }
 
 impl Signers {
-    /// What a configuration would say of them.
+    /// Reads the files, as if they were named in a configuration.
     fn read(&self) -> Result<Signatures, Stop> {
         let span = Span::default();
         let mut read = Signatures::default();
@@ -88,19 +88,19 @@ impl Signers {
     }
 }
 
-/// A text that somebody has named.
+/// Reads a text file that the user named.
 pub(super) fn text_of(path: &Path) -> Result<String, Stop> {
     Ok(config::read_source(path)?.text().to_owned())
 }
 
-/// Where docker has its credentials, if it has any.
+/// The path of docker's credentials, if they exist.
 fn of_docker() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
     Some(folder.or_else(home)?.join("config.json")).filter(|path| path.is_file())
 }
 
-/// What `text` names in a registry.
+/// Parses a reference to an artifact.
 fn reference(text: &str) -> Result<Reference, Stop> {
     match Reference::parse(text) {
         Some(Ok(reference)) => Ok(reference),
@@ -116,10 +116,10 @@ fn wait<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     runtime.map_err(|error| error.to_string())?.block_on(work)
 }
 
-/// The artifact that `text` names, with its signatures.
+/// Pulls the artifact that `text` names, with its signatures.
 ///
 /// # Errors
-/// When it cannot be had, or is none of ours.
+/// When it cannot be pulled, or is not a filter's artifact.
 pub fn fetch(text: &str, access: &Access) -> Result<(Reference, Artifact), Stop> {
     let reference = reference(text)?;
     let pulled = wait(registry::pull(&reference, &access.to(&reference), None, true));
@@ -131,10 +131,10 @@ pub fn fetch(text: &str, access: &Access) -> Result<(Reference, Artifact), Stop>
     }
 }
 
-/// Pushes the module in a file, and says by which digest it is to be named.
+/// Pushes the module in a file, and returns its reference with the digest.
 ///
 /// # Errors
-/// When it is no module, or the registry does not take it.
+/// When the file is not a module, or the registry refuses it.
 pub fn push(file: &Path, text: &str, access: &Access) -> Result<String, Stop> {
     let reference = reference(text)?;
     let shown = file.display();
@@ -143,7 +143,7 @@ pub fn push(file: &Path, text: &str, access: &Access) -> Result<String, Stop> {
     let engine = Engine::new()
         .map_err(|error| Stop::Machine(error.to_string()))?
         .compiling_aside();
-    // Nobody could use what is none.
+    // Do not publish a module that cannot be used.
     filter::inspect(&engine, &module, &config::Limits::default())
         .map_err(|error| Stop::Refused(format!("{shown}: {error}")))?;
     let pushed = wait(registry::push(module, &reference, &access.to(&reference)));
@@ -155,10 +155,10 @@ pub fn push(file: &Path, text: &str, access: &Access) -> Result<String, Stop> {
     ))
 }
 
-/// Pulls a module into a file: `output`, or one that is called as the artifact.
+/// Pulls a module into a file: `output`, or one named after the artifact.
 ///
 /// # Errors
-/// When it cannot be had, or the file cannot be written.
+/// When it cannot be pulled, or the file cannot be written.
 pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String, Stop> {
     let (reference, artifact) = fetch(text, access)?;
     let name = reference.repository.rsplit('/').next().unwrap_or_default();
@@ -174,10 +174,10 @@ pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String
     ))
 }
 
-/// Says which of the `signers` has signed an artifact, for the repository that it is in or for another one.
+/// Reports which of the `signers` signed an artifact, for its own repository or the one given.
 ///
 /// # Errors
-/// When none has.
+/// When none did.
 pub fn verify(
     text: &str,
     signers: &Signers,
@@ -197,7 +197,7 @@ pub fn verify(
     let signer = policy
         .signer(&artifact, &wants, &reference.repository)
         .map_err(refused)?;
-    // One is asked for on the command line.
+    // The command line requires a signer.
     let Some(Signer {
         name,
         says_repository,

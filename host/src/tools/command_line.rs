@@ -1,4 +1,4 @@
-//! What is made of the description of the command line: completions for shells, and manual pages.
+//! Generates shell completions and manual pages from the command line's description.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use super::Stop;
 use crate::config::known_words;
 
-/// A script that completes `command` in a shell, and the words of the configuration where one is asked for.
+/// Returns a shell's completion script for `command`, which also completes words of the configuration.
 pub fn completions(command: Command, shell: Shell) -> String {
     let mut command = command.mut_subcommand("words", |words| {
         words.mut_arg("word", |word| {
@@ -21,7 +21,7 @@ pub fn completions(command: Command, shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Writes a manual page for `command` and each of its subcommands into a folder: `dnsweir.1`, `dnsweir-check.1` and so on.
+/// Writes a manual page for `command` and each subcommand: `dnsweir.1`, `dnsweir-check.1` and so on.
 ///
 /// # Errors
 /// When the folder or a file in it cannot be written.

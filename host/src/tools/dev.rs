@@ -1,8 +1,8 @@
-//! `dnsweir dev`: the proxy, with the sources of its filters watched and everything shown.
+//! `dnsweir dev`: the proxy, with its filters rebuilt on change and every query shown.
 //!
-//! Two things go on in one process and know nothing of each other. A thread builds a filter with cargo whenever
-//! its source changes; the proxy, as `dnsweir run` runs it, takes over modules that have changed. Between
-//! them lies the module's file. So what is seen here is what production does, swap and refusals included.
+//! Two independent parts run in one process. A thread builds a filter with cargo whenever its source changes;
+//! the proxy, run as by `dnsweir run`, reloads changed modules. The module's file is their only connection,
+//! so what is seen here is what happens in production, including swaps and refusals.
 
 mod package;
 mod view;
@@ -20,19 +20,19 @@ use crate::run::{self, ConfigOrigin, End, Spectators};
 use package::{Built, Package, Watch};
 use view::View;
 
-/// Serves the configuration until it is told to stop. `sources` are packages of modules that do not lie in
-/// their package's own target folder.
+/// Serves the configuration until it is stopped. `sources` are the packages of modules outside their
+/// package's own target folder.
 ///
 /// # Errors
-/// When there is no configuration, or the machine does not let the proxy run.
+/// When there is no configuration, or the machine prevents the proxy from running.
 pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
     let view = Arc::new(View::new());
     let file = std::path::absolute(file).map_err(|error| Stop::Machine(error.to_string()))?;
     let packages = packages(&file, sources)?;
-    // What stands in the way is said before anybody waits for a build.
+    // Report such problems before waiting for a build.
     match run::try_addresses(&file) {
         Err(run::Stop::Machine(error)) => return Err(Stop::Machine(error)),
-        // What is wrong with the configuration is told when it is served.
+        // Mistakes in the configuration are reported when it is served.
         Err(run::Stop::Configuration(_)) | Ok(()) => {}
     }
     for package in &packages {
@@ -52,10 +52,10 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
         .enable_all()
         .build()
         .map_err(machine)?;
-    // Whoever has run the proxy once is not ended by a signal any more.
+    // After the proxy has run once, signals no longer end the process by default.
     let mut end = waiting.block_on(async { End::new() }).map_err(machine)?;
     loop {
-        // What changes from here on may come too late for this start, and is then a reason for the next one.
+        // A later change may be missed by this start, and then triggers the next one.
         let _ = changes.try_recv();
         match serve(&file, &view) {
             Err(run::Stop::Configuration(report)) => {
@@ -80,8 +80,8 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
     }
 }
 
-/// Builds packages whenever they change, in a thread of its own. What is received says that something has
-/// changed since the last time, and that what is built of it lies in its place.
+/// Builds packages in a separate thread whenever they change. The receiver is notified after each change,
+/// once what is built from it is in place.
 fn keep_building(
     packages: Vec<Package>,
     mut watch: Watch,
@@ -97,10 +97,10 @@ fn keep_building(
                 view.saved();
             }
             let built: Vec<Built> = concerned.iter().map(|package| package.build(&view)).collect();
-            // If it is full, the same has been said and not been heard yet.
+            // If it is full, an earlier notification is still pending.
             let _ = changed.try_send(());
             if built.contains(&Built::Changed) {
-                // First the answers, then what there is to say about them.
+                // Show the swap before the test results.
                 view.await_swap();
             }
             view.settled();
@@ -127,13 +127,13 @@ fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
                 Ok(generation) => generations.swapped(generation),
                 Err(stop) => generations.refused(&stop.to_string()),
             })),
-            // Its author is about to change what it says.
+            // The author is about to change the expected results.
             without_test_cases: true,
         },
     )
 }
 
-/// Shows which test cases differ or are not valid. What is wrong with the configuration is shown by who serves it.
+/// Shows test cases that differ or are invalid. Mistakes in the configuration itself are shown by `serve`.
 fn compare(file: &Path, view: &View) {
     match test::of_configuration(file) {
         Ok(tested) if !tested.unchanged => {
@@ -153,7 +153,7 @@ fn compare(file: &Path, view: &View) {
     }
 }
 
-/// The packages whose modules the configuration names.
+/// The packages of the modules that the configuration names.
 fn packages(file: &Path, sources: &[PathBuf]) -> Result<Vec<Package>, Stop> {
     let modules = config::modules(file)?;
     let mut packages: Vec<Package> = Vec::new();

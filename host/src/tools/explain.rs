@@ -1,7 +1,7 @@
-//! `dnsweir explain`: one query through a whole configuration, and what each stage did about it.
+//! `dnsweir explain`: sends a query through a whole configuration, and shows what each stage did.
 //!
-//! The proxy is built as `dnsweir run` builds it, but for its listeners, and the query is handed to a worker as
-//! a listener would. The upstreams are real; the cache begins empty.
+//! The proxy is built as by `dnsweir run`, but without listeners; the query is passed to a worker as a
+//! listener would. The upstreams are real; the cache starts empty.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -28,20 +28,20 @@ use crate::serve::generation::Generation;
 use crate::serve::trace::{Direction, TraceEvent, TraceView};
 use crate::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
 
-/// Longer than any deadline of the configuration.
+/// Timeout, longer than any deadline in a configuration.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is asked.
+/// A query to explain.
 pub struct Asked {
-    /// In presentation format.
+    /// The name, in presentation format.
     pub name: String,
-    /// By name.
+    /// The record type's name.
     pub qtype: String,
-    /// Who asks.
+    /// The client's address.
     pub client: IpAddr,
 }
 
-/// The trace in the form of the JSON output; its keys are a promise.
+/// The trace as printed in JSON; the keys are stable.
 #[derive(Serialize)]
 struct Record {
     question: String,
@@ -76,10 +76,10 @@ struct ReplyRecord {
     answers: Vec<String>,
 }
 
-/// Asks `times` times, and tells each one.
+/// Sends the query `times` times, and returns the trace of each.
 ///
 /// # Errors
-/// When the question or the configuration is not valid, or the machine does not let the proxy run.
+/// When the question or the configuration is invalid, or the machine prevents the proxy from running.
 pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<String, Stop> {
     let name = Name::parse(&asked.name)
         .map_err(|error| Stop::Refused(format!("{:?} is not a domain name: {error}", asked.name)))?;
@@ -89,7 +89,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
 
     let (mut config, _) = run::load_whole(file)?;
     for filter in &mut config.filters {
-        // What a filter used to say is no reason not to show what it says now.
+        // Show what a filter does now, even if its test cases fail.
         filter.test_cases = None;
     }
     let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
@@ -146,7 +146,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     Ok(out)
 }
 
-/// Hands a query to the worker as a listener does.
+/// Passes a query to the worker as a listener does.
 fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
     let client = Client {
         address: client,
@@ -164,7 +164,7 @@ fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
     }
 }
 
-/// Where replies go: what they say is in the trace.
+/// Discards replies: the trace contains them.
 struct Nowhere(Vec<u8>);
 
 impl Replies for Nowhere {
@@ -185,7 +185,7 @@ impl DeferredReply for NowhereLater {
     fn send(self: Box<Self>, _: &[u8]) {}
 }
 
-/// What filters print.
+/// Collects the output of filters.
 #[derive(Clone, Default)]
 struct Printed(Arc<Mutex<Vec<u8>>>);
 
@@ -229,7 +229,7 @@ fn record(told: &TraceView<'_>) -> Record {
     }
 }
 
-/// The trace for people.
+/// Formats the trace as text.
 fn show(record: &Record) -> String {
     let identity = record.identity.as_ref();
     let identity = identity.map_or_else(String::new, |identity| format!(" ({identity})"));
@@ -274,7 +274,7 @@ fn show(record: &Record) -> String {
     out
 }
 
-/// Microseconds in a unit that reads well.
+/// Formats microseconds in a readable unit.
 pub(super) fn time(microseconds: f64) -> String {
     match microseconds {
         below if below < 1000.0 => format!("{below:.1} µs"),

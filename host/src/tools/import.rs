@@ -1,4 +1,4 @@
-//! `dnsweir import`: a Corefile in our words.
+//! `dnsweir import`: translates a Corefile.
 
 use std::fs;
 use std::path::Path;
@@ -10,21 +10,21 @@ use crate::serve::interfaces;
 
 use super::Stop;
 
-/// What comes of a Corefile.
+/// The result of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// What to print.
+    /// The text to print.
     pub text: String,
-    /// What could not be translated, where the blocks with that refuse what they are asked.
+    /// What could not be translated; the blocks concerned refuse all queries.
     pub refused: Option<Report>,
 }
 
-/// Translates a Corefile, and writes the configuration to `out` if there is one. Returns what to print. Without a Corefile that
-/// is what becomes of each plugin and option of CoreDNS, in Markdown. If `partly`, a block that cannot be translated refuses what it is
-/// asked.
+/// Translates a Corefile, writes the configuration to `out` if given, and returns what to print. Without a
+/// Corefile, that is the table of CoreDNS's plugins and options, in Markdown. With `partly`, blocks that
+/// cannot be translated refuse all queries.
 ///
 /// # Errors
-/// For everything in it that cannot be said in our configuration, or when a file cannot be read or written.
+/// Everything in it that cannot be translated, or when a file cannot be read or written.
 pub fn run(path: Option<&Path>, out: Option<&Path>, partly: bool) -> Result<Imported, Stop> {
     let Some(path) = path else {
         return Ok(Imported {
@@ -42,7 +42,7 @@ pub fn run(path: Option<&Path>, out: Option<&Path>, partly: bool) -> Result<Impo
     };
     let translation = corefile::import(path, &options)?;
     let name = format!("{}, translated", path.display());
-    // What it becomes is checked as `dnsweir check` does it. What is wrong is said of the Corefile, which is what the reader wrote.
+    // Checks the result like `dnsweir check`. Mistakes are reported at the words of the user's Corefile.
     run::check_text(&name, &translation.text).map_err(|stop| match stop {
         run::Stop::Configuration(report) => Stop::File(translation.retold(&report)),
         stop => stop.into(),

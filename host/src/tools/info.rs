@@ -1,4 +1,4 @@
-//! `dnsweir filter info`: what a module is, what it wants of the world, and what it wants to see.
+//! `dnsweir filter info`: shows a module's imports and exports, and which queries it asks to see.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::config::{self, Source};
 use crate::dns::text::type_text;
 use crate::filter::{self, Anatomy, Cost, Declared, Engine, Interface, Standing, Trial};
 
-/// What there is to say; the JSON's keys are a promise.
+/// The output; the keys in JSON are stable.
 #[derive(Serialize)]
 struct Info {
     file: String,
     kind: &'static str,
     bytes: usize,
     sha256: String,
-    /// Of a module from a registry: the digest of its manifest, and how many signatures it has.
+    /// For a module from a registry: the digest of its manifest, and the number of its signatures.
     #[serde(skip_serializing_if = "Option::is_none")]
     artifact: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ struct Info {
     interface: String,
     imports: Vec<Face>,
     exports: Vec<Face>,
-    /// Absent: it cannot be configured, and `refusal` says why.
+    /// Absent if it cannot be configured; `refusal` says why.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<Manifest>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ struct Manifest {
     asks: bool,
     details: Vec<String>,
     sources: Vec<String>,
-    /// Empty: whatever becomes of queries.
+    /// Empty: all outcomes.
     outcomes: Vec<&'static str>,
     tables: Vec<Table>,
     configure_instructions: Option<u64>,
@@ -62,14 +62,14 @@ struct Manifest {
 struct Table {
     name: String,
     bytes: u32,
-    /// Whether the metrics show what is in it.
+    /// Whether the metrics include its contents.
     shown: bool,
 }
 
-/// Describes a module, as text or JSON. `config` is a file with the nodes of a `config` block.
+/// Describes a module, as text or JSON. `config` is a file with the contents of a `config` block.
 ///
 /// # Errors
-/// When the file is no module, or the configuration is not valid.
+/// When the file is not a module, or the configuration is invalid.
 pub fn info(file: &str, config: Option<&Path>, json: bool, access: &Access) -> Result<String, Stop> {
     let engine = Engine::metered()
         .map_err(|error| Stop::Machine(error.to_string()))?

@@ -1,9 +1,8 @@
-//! Tools for those who write filters and configurations, and for those who install: what `dnsweir filter …`, `explain`, `dev` and
-//! `verify` do.
+//! Tools for authors of filters and configurations, and for installation: `dnsweir filter …`, `explain`,
+//! `dev`, `verify` and others.
 //!
-//! They show what the proxy does by having the proxy's own code do it: [`explain`] sends a query through
-//! [`serve`](crate::serve), [`test`] and [`info`] load a module as the proxy would. Nothing here is part
-//! of the way of a query.
+//! They run the proxy's own code to show what the proxy does: [`explain`] sends a query through
+//! [`serve`](crate::serve); [`test`] and [`info`] load a module as the proxy would.
 
 pub mod artifacts;
 pub mod command_line;
@@ -23,12 +22,12 @@ use crate::config::decode::nearest;
 use crate::config::{self, Report};
 use crate::run;
 
-/// What a configuration may contain, in KDL Schema.
+/// Returns the schema of the configuration, in KDL Schema.
 pub fn schema() -> String {
     config::schema()
 }
 
-/// What a word of the configuration means, wherever it may stand; without one, an overview of all.
+/// Describes a word of the configuration wherever it is allowed; without one, returns an overview of all.
 ///
 /// # Errors
 /// When there is no such word.
@@ -46,14 +45,14 @@ pub fn words(word: Option<&str>) -> Result<String, Stop> {
     )))
 }
 
-/// Why a tool did not do what it was asked to.
+/// Why a tool failed.
 #[derive(Debug)]
 pub enum Stop {
-    /// A file of the user's is not valid.
+    /// A file of the user is invalid.
     File(Report),
-    /// Something else was asked for than there is, or the answer is no.
+    /// The request cannot be satisfied, or the answer is no.
     Refused(String),
-    /// The machine did not allow something.
+    /// The machine refused something.
     Machine(String),
 }
 

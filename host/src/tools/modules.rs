@@ -1,4 +1,4 @@
-//! Modules that are tried without a configuration around them.
+//! Loads modules without a configuration.
 
 use std::path::Path;
 
@@ -9,8 +9,7 @@ use crate::config::{self, ConfigNode, Limits, Module, OnError, Reference, Report
 use crate::filter::{BUILTINS, LoadError};
 use crate::registry::Artifact;
 
-/// A `filter` block with the module that `file` names (`builtin:NAME` or a path), this configuration, and defaults for
-/// the rest.
+/// Returns a `filter` with the module `file` (`builtin:NAME` or a path), this configuration, and defaults.
 ///
 /// # Errors
 /// When there is no such module, or it cannot be read.
@@ -36,7 +35,7 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
     Ok(block(name, module, code, config))
 }
 
-/// A `filter` block with a module that was pulled, this configuration, and defaults for the rest.
+/// Returns a `filter` with a pulled module, this configuration, and defaults for the rest.
 pub fn of_artifact(reference: &Reference, artifact: &Artifact, config: Vec<ConfigNode>) -> config::Filter {
     let name = reference.repository.rsplit('/').next().unwrap_or_default();
     block(
@@ -78,7 +77,7 @@ fn builtin(name: &str) -> Result<&'static [u8], Stop> {
     })
 }
 
-/// Why a filter did not start, in words; what it says of its configuration is underlined in `source`.
+/// Explains why a filter did not start; problems that it found in its configuration are shown in `source`.
 pub fn refusal(source: &Source, block: &config::Filter, error: &LoadError) -> String {
     match error {
         LoadError::Rejected(_) => Report::new(source.clone(), error.diagnostics(block)).to_string(),

@@ -1,8 +1,8 @@
-//! `dnsweir filter new`: a folder with a filter that builds, and everything it needs to.
+//! `dnsweir filter new`: creates a folder with a filter that builds on its own.
 //!
-//! The SDK comes with it, in `vendor/`, as this program was built with: so the folder builds with what the
-//! public registry has, and against the interface that this proxy speaks. In other languages it is a copy of the
-//! example in `examples/languages`, which the tests build.
+//! It contains the SDK that this program was built with, in `vendor/`, so that the folder builds with crates
+//! from the public registry and uses this proxy's version of the interface. For other languages, it copies
+//! the example in `examples/languages`, which the tests build.
 
 use std::fs;
 use std::io;
@@ -13,8 +13,9 @@ use clap::builder::PossibleValue;
 
 use super::Stop;
 
-// What `host/build.rs` found in the workspace. Pairs of path and text: `SDK`, `WIT` and, by language, `EXAMPLES`.
-// `DEPENDENCIES`, the SDK's features and dependencies as its manifest has them; `INTERFACE`, the interface's version.
+// Collected by `host/build.rs`. Pairs of path and text: `SDK`, `WIT` and, by language, `EXAMPLES`.
+// `DEPENDENCIES`: the SDK's features and dependencies, from its manifest; `INTERFACE`: the interface's
+// version.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// A language that filters are written in.
@@ -32,10 +33,10 @@ pub enum Language {
     Python,
 }
 
-/// Paths and texts, in which `{…}` is filled in.
+/// Paths and texts, in which placeholders `{…}` are replaced.
 type Files = Vec<(String, String)>;
 
-/// Files of a filter in Rust, in its own folder.
+/// Files of a Rust filter, in its own folder.
 const PACKAGE: [(&str, &str); 5] = [
     ("src/lib.rs", include_str!("template/lib.rs")),
     ("tests/verdicts.rs", include_str!("template/verdicts.rs")),
@@ -44,7 +45,7 @@ const PACKAGE: [(&str, &str); 5] = [
     ("README.md", include_str!("template/README.md")),
 ];
 
-/// Files that several of them can share.
+/// Files that several filters can share.
 const SHARED: [(&str, &str); 4] = [
     (".cargo/config.toml", include_str!("template/cargo.toml")),
     (".gitignore", include_str!("template/gitignore")),
@@ -55,7 +56,7 @@ const SHARED: [(&str, &str); 4] = [
     (SDK_MANIFEST, include_str!("template/sdk.toml")),
 ];
 
-/// Where the SDK is.
+/// The manifest of the SDK.
 const SDK_MANIFEST: &str = "vendor/dnsweir-filter/Cargo.toml";
 
 const MANIFEST: &str = include_str!("template/manifest.toml");
@@ -63,17 +64,17 @@ const PROFILES: &str = include_str!("template/profiles.toml");
 const ALONE: &str = include_str!("template/alone.toml");
 const WORKSPACE: &str = include_str!("template/workspace.toml");
 
-/// Files of a filter in another language, beside those of the example in it.
+/// Files of a filter in another language, besides those of its example.
 const SCRIPT: [(&str, &str); 3] = [
     ("dnsweir.kdl", include_str!("template/script.kdl")),
     ("README.md", include_str!("template/script.md")),
     (".gitignore", include_str!("template/gitignore")),
 ];
 
-/// Letters in the name of a filter, at most: it is a label value and a word of the configuration.
+/// The longest name of a filter: it is a label value and a word of the configuration.
 const NAME_MAXIMUM: usize = 63;
 
-/// Rust's keywords and crates, none of which can be the name of a crate.
+/// Rust keywords and crates, which cannot be the names of crates.
 const TAKEN: [&str; 53] = [
     "abstract",
     "alloc",
@@ -130,11 +131,11 @@ const TAKEN: [&str; 53] = [
     "yield",
 ];
 
-/// Makes the folder; its last part is the filter's name. With `workspace`, the folder around it is made a workspace
-/// of cargo's unless it is one already.
+/// Creates the folder; its last component is the filter's name. With `workspace`, the folder around it
+/// becomes a Cargo workspace unless it already is one.
 ///
 /// # Errors
-/// When it is there already, its name cannot be a crate's, or the folder around it belongs to something else.
+/// When it exists, its name cannot be a crate's, or the folder around it belongs to something else.
 pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String, Stop> {
     let name = folder
         .file_name()
@@ -183,8 +184,7 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
     ))
 }
 
-/// The manifest of the workspace that an earlier call has made of the folder, with one more member; none if there is
-/// no manifest yet.
+/// Adds a member to the manifest of a workspace from an earlier call; `None` if there is no manifest yet.
 fn with_member(folder: &Path) -> Result<Option<String>, Stop> {
     let file = folder.join("Cargo.toml");
     if !file.exists() {
@@ -216,7 +216,7 @@ fn files(of: &[(&str, &str)]) -> Files {
         .collect()
 }
 
-/// What a filter in Rust has of its own.
+/// The files of a Rust filter, without those it can share.
 fn rust(alone: bool) -> Files {
     let manifest = if alone {
         [MANIFEST, PROFILES, ALONE].concat()
@@ -226,7 +226,7 @@ fn rust(alone: bool) -> Files {
     [vec![("Cargo.toml".to_owned(), manifest)], files(&PACKAGE)].concat()
 }
 
-/// The SDK, and how cargo uses it.
+/// The SDK, and the files that make cargo use it.
 fn sdk() -> Files {
     let sources = SDK
         .iter()
@@ -234,7 +234,7 @@ fn sdk() -> Files {
     files(&SHARED).into_iter().chain(sources).collect()
 }
 
-/// A filter that `build.sh` builds: the example in that language, under the filter's own name.
+/// A filter built by `build.sh`: the language's example under the filter's own name.
 fn script(language: Language) -> Files {
     let known = language.to_possible_value();
     let known = known.as_ref().map(PossibleValue::get_name).unwrap_or_default();
@@ -269,7 +269,7 @@ fn failed(path: &Path, error: &io::Error) -> Stop {
     Stop::Machine(format!("{}: {error}", path.display()))
 }
 
-/// Why a text cannot be the name of a crate and of a filter.
+/// Why a text cannot be the name of a crate and a filter.
 fn problem(name: &str) -> Option<&'static str> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(fits) {
@@ -281,7 +281,7 @@ fn problem(name: &str) -> Option<&'static str> {
     (TAKEN.contains(&name) || name == "dnsweir-filter").then_some("the name is reserved")
 }
 
-/// A part of the template for the filter `name`, to which `root` is the way to what it shares.
+/// Fills in a template for the filter `name`; `root` is the relative path to the shared files.
 fn fill(text: &str, name: &str, root: &str, language: Language) -> String {
     let type_name: String = name
         .split(['-', '_'])
@@ -342,7 +342,7 @@ mod tests {
             for (path, text) in all {
                 let filled = fill(&path, "x", "", *language) + &fill(&text, "x", "", *language);
                 for blank in blanks {
-                    // The SDK's source has words in braces of its own.
+                    // The SDK's source contains such words in braces.
                     assert!(
                         path.ends_with(".rs") || !filled.contains(blank),
                         "{path}: {blank}"

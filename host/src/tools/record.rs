@@ -1,8 +1,8 @@
-//! `dnsweir filter record`: test cases made of what real clients ask, heard over dnstap from whichever server answers them.
+//! `dnsweir filter record`: makes test cases from real queries, read over dnstap from any server.
 //!
-//! Each question is recorded once, and each case is written when it is heard, so that whoever stops it has what there is. Clients
-//! become unrecognizable: an address of documentation stands for each, and of EDNS only the size and DO are kept, since
-//! options can name a client.
+//! Each question is recorded once and written immediately, so that nothing is lost if the tool is stopped.
+//! Clients are anonymized: each gets a documentation address, and of EDNS only the size and DO are kept,
+//! since options can identify a client.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -19,27 +19,27 @@ use crate::cases::{Asked, Masks};
 use crate::config::TapReader;
 use crate::dnstap::{Heard, Reader};
 
-/// Messages that wait to be written; who tells more waits.
+/// The most messages waiting to be written; then the reader waits.
 const WAITING: usize = 256;
 
-/// In the place of a client who is not told.
+/// Stands for a client that the message does not contain.
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Questions in all.
+    /// The number of different questions.
     pub count: usize,
-    /// For how long.
+    /// How long to record.
     pub time: Option<Duration>,
-    /// Responses, and not queries.
+    /// Record responses instead of queries.
     pub responses: bool,
 }
 
-/// Records until there is enough, the time is over, or a file ends. What it says is how much there was.
+/// Records until there are enough questions, the time is over, or the file ends. Returns a summary.
 ///
 /// # Errors
-/// When the place cannot be opened, is no dnstap, or the output cannot be written.
+/// When the source cannot be opened or is not dnstap, or the output cannot be written.
 pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Result<String, Stop> {
     let reader = Reader::open(from).map_err(|error| Stop::Machine(format!("{from}: {error}")))?;
     let _socket = Socket::of(from);
@@ -55,7 +55,7 @@ pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Resul
     .map_err(unwritten)?;
     let (send, heard) = sync_channel(WAITING);
     let (done, read) = sync_channel(1);
-    // It ends with the process at the latest: nothing else waits for a writer that does not come.
+    // It is not joined: it may wait for a writer that never comes, until the process ends.
     let spawned = thread::Builder::new().name("dnstap".into()).spawn(move || {
         let _ = done.send(reader.read(&mut |heard| send.send(heard).is_ok()));
     });
@@ -70,7 +70,8 @@ pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Resul
     }))
 }
 
-/// Writes a case for each question that is new, until there are enough, the time is over, or nobody tells more; how many.
+/// Writes a case for each new question, until there are enough, the time is over, or the source ends. Returns
+/// how many.
 fn take(heard: &Receiver<Heard>, wanted: &Wanted, out: &mut dyn Write) -> io::Result<usize> {
     let until = wanted.time.map(|time| Instant::now() + time);
     let (mut masks, mut known) = (Masks::default(), HashSet::new());
@@ -99,7 +100,7 @@ fn take(heard: &Receiver<Heard>, wanted: &Wanted, out: &mut dyn Write) -> io::Re
     Ok(known.len())
 }
 
-/// A new file: what somebody has recorded and blessed is not written over.
+/// Creates a new file: recorded and blessed cases must not be overwritten.
 fn create(path: &Path) -> Result<fs::File, Stop> {
     let created = OpenOptions::new().write(true).create_new(true).open(path);
     created.map_err(|error| match error.kind() {
@@ -111,11 +112,11 @@ fn create(path: &Path) -> Result<fs::File, Stop> {
     })
 }
 
-/// A socket that is listened at, which leaves its file behind unless somebody removes it: its path and its file.
+/// The unix socket being listened on, as path and inode; its file is removed on drop.
 struct Socket<'a>(Option<(&'a Path, u64)>);
 
 impl Socket<'_> {
-    /// The one that was just made.
+    /// Remembers the socket that was just created.
     fn of(from: &TapReader) -> Socket<'_> {
         let TapReader::Unix(path) = from else {
             return Socket(None);
@@ -127,11 +128,11 @@ impl Socket<'_> {
 
 impl Drop for Socket<'_> {
     fn drop(&mut self) {
-        // Another one may listen there by now.
+        // Another process may have replaced it.
         if let Some((path, inode)) = self.0
             && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
         {
-            // Nothing can be done about one that is gone.
+            // If it is already gone, there is nothing to do.
             let _ = fs::remove_file(path);
         }
     }

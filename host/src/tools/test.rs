@@ -1,5 +1,4 @@
-//! `dnsweir filter test`: runs a module's test cases, says what differs, and with `--bless` writes down what it
-//! says now.
+//! `dnsweir filter test`: runs a module's test cases and reports what differs; `--bless` accepts the results.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,29 +11,29 @@ use crate::config::{self, Module};
 use crate::filter::{Engine, LoadError, Trial};
 use crate::run;
 
-/// The configuration that is looked at where no module is named.
+/// The configuration used if no module is named.
 const CONFIGURATION: &str = "dnsweir.kdl";
 
-/// What is to be tested.
+/// A module to test.
 struct Subject {
     block: config::Filter,
     test_cases: PathBuf,
 }
 
-/// What has been tested.
+/// The result of a test.
 pub struct Tested {
-    /// In words, for people.
+    /// The report, as text.
     pub report: String,
     /// Whether all snapshots match.
     pub unchanged: bool,
-    /// Whether verdicts that may be remembered are for one client alone.
+    /// Whether some verdicts may be remembered but differ between clients.
     pub suspicious: bool,
 }
 
 /// Tests `file`, or every filter of `dnsweir.kdl` that has test cases.
 ///
 /// # Errors
-/// When there is nothing to test, the module does not start, or a file is not valid.
+/// When there is nothing to test, the module does not start, or a file is invalid.
 pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Result<Tested, Stop> {
     let subjects = match file {
         Some(file) => {
@@ -129,7 +128,7 @@ fn test_one(engine: &Engine, subject: &Subject, bless: bool, tested: &mut Tested
     Ok(())
 }
 
-/// Tells of a verdict that may be remembered and is for one client alone.
+/// Warns of a verdict that may be remembered but differs for another client.
 fn warn(case: &Case, difference: &Difference, out: &mut String) {
     let _ = writeln!(
         out,
@@ -148,7 +147,7 @@ fn warn(case: &Case, difference: &Difference, out: &mut String) {
     );
 }
 
-/// Writes snapshots that differ into the file.
+/// Writes changed snapshots into the file.
 fn record(
     subject: &Subject,
     cases: &TestCases,
@@ -177,7 +176,7 @@ fn cost_change(case: &Case, result: &CaseResult) -> Option<(String, String)> {
     case.snapshot.as_ref()?.cost_change(&result.snapshot)
 }
 
-/// Writes beside the file first: a crash leaves the old one or the new one.
+/// Replaces a file atomically, so that a crash leaves the old or the new version.
 fn write(path: &Path, text: &str) -> Result<(), Stop> {
     let failed = |error| Stop::Machine(format!("{} cannot be written: {error}", path.display()));
     let beside = path.with_extension("kdl.new");
@@ -185,7 +184,7 @@ fn write(path: &Path, text: &str) -> Result<(), Stop> {
     fs::rename(&beside, path).map_err(failed)
 }
 
-/// Writes the report of one module; returns how many cases differ.
+/// Appends the report of one module; returns how many cases differ.
 fn show(module: &Module, cases: &TestCases, results: &[CaseResult], out: &mut String) -> usize {
     let (count, file) = (results.len(), cases.source.name());
     let _ = writeln!(out, "{module}: {count} test cases of {file}");

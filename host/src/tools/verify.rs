@@ -1,4 +1,4 @@
-//! `dnsweir verify`: whether the files of a release are those that somebody has signed.
+//! `dnsweir verify`: checks the signature and the checksums of a release.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,14 @@ use super::Stop;
 use super::artifacts::text_of;
 use crate::registry;
 
-/// What the name of a list's signature ends with.
+/// The suffix of the file with the checksums' signature.
 const SIGNATURE: &str = ".sig";
 
-/// Holds a list of checksums, as sha256sum writes it, against its signature, which is beside it, and the files beside it against the list. Not
-/// all of them have to be there.
+/// Checks a list of checksums (in sha256sum's format) against the signature beside it, and the files beside
+/// it against the list. Files may be missing.
 ///
 /// # Errors
-/// When the list is signed by somebody else, and when a file is not what it says.
+/// When the signature is not by this key, or a file does not match its checksum.
 pub fn verify(sums: &Path, key: &Path) -> Result<String, Stop> {
     let shown = sums.display();
     let text = text_of(sums)?;

@@ -1,4 +1,4 @@
-//! Asks the admin address.
+//! Queries the admin address.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use super::figures::Look;
 use super::samples::Samples;
 use crate::plain_text::one_line;
 
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Octets of an answer, at most.
+/// Size limit of a response, in bytes.
 const MOST: usize = 16 << 20;
 
-/// What it says of itself now.
+/// Requests the current metrics and status.
 ///
 /// # Errors
-/// In words, with the address.
+/// The problem as text, with the address.
 pub async fn look(admin: SocketAddr) -> Result<Look, String> {
     let metrics = get(admin, "/metrics").await?;
     let at = Instant::now();
@@ -66,7 +66,7 @@ async fn attempt(admin: SocketAddr, path: &str) -> Result<Bytes, String> {
     match status.is_success() {
         true => Ok(body.map_err(text)?.to_bytes()),
         false => {
-            // It says why.
+            // The body gives the reason.
             let said = body.map(|body| one_line(String::from_utf8_lossy(&body.to_bytes()).trim(), 200));
             Err(format!(
                 "{path} is answered with {status}: {}",

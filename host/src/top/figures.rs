@@ -1,13 +1,13 @@
-//! What happened between two looks.
+//! Computes what happened between two snapshots.
 
 use std::time::Instant;
 
 use super::samples::Samples;
 use super::status::Status;
 
-/// What a process said at one moment.
+/// A snapshot of a process.
 pub struct Look {
-    /// When.
+    /// When it was taken.
     pub at: Instant,
     /// `/metrics`.
     pub samples: Samples,
@@ -15,31 +15,31 @@ pub struct Look {
     pub status: Status,
 }
 
-/// Two looks at one process, the older first.
+/// Two snapshots of one process, the older first.
 #[derive(Clone, Copy)]
 pub struct Between<'a>(pub &'a Look, pub &'a Look);
 
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Between<'_> {
-    /// By how much counters have grown. One that went back belongs to another process.
+    /// The growth of counters. 0 if they went back, because the process was restarted.
     pub fn grown(self, name: &str, labels: Labels<'_>) -> f64 {
         let Between(older, newer) = self;
         (newer.samples.sum(name, labels) - older.samples.sum(name, labels)).max(0.0)
     }
 
-    /// The same, a second.
+    /// The growth per second.
     pub fn rate(self, name: &str, labels: Labels<'_>) -> f64 {
         self.grown(name, labels) / self.seconds()
     }
 
-    /// What lies between them.
+    /// The seconds between the snapshots.
     pub fn seconds(self) -> f64 {
         let Between(older, newer) = self;
         newer.at.duration_since(older.at).as_secs_f64().max(1e-3)
     }
 
-    /// Below which duration this part of what a histogram counted lies, in seconds; none: it counted nothing.
+    /// The quantile `part` of a histogram, in seconds; `None` if it counted nothing.
     pub fn quantile(self, part: f64, name: &str, labels: Labels<'_>) -> Option<f64> {
         let bucket = format!("{name}_bucket");
         let mut bounds: Vec<(f64, f64)> = Vec::new();
@@ -67,7 +67,7 @@ impl Between<'_> {
         let (mut from, mut below) = (0.0, 0.0);
         for (bound, count) in bounds {
             if count >= part * all {
-                // The last bucket has no end.
+                // The last bucket has no upper bound.
                 let within = (part * all - below) / (count - below).max(1.0);
                 return Some(if bound.is_finite() {
                     from + (bound - from) * within

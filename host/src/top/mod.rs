@@ -1,7 +1,7 @@
-//! `dnsweir top`: what a running dnsweir does, in a terminal, as its admin address says.
+//! `dnsweir top`: shows in a terminal what a running dnsweir does.
 //!
-//! Everything comes from `/status` and `/metrics`, so that it shows a process on this machine as well as one behind a
-//! forwarded port.
+//! All data comes from `/status` and `/metrics` of its admin address, so that it works on this machine as
+//! well as through a forwarded port.
 
 mod client;
 mod figures;
@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 use figures::Look;
 use screen::{PLAIN, Screen};
 
-/// The size of a terminal that does not tell.
+/// The size assumed for a terminal that does not report one.
 const SIZE: (usize, usize) = (100, 40);
 
-/// What is asked for.
+/// What to show.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The admin address.
     pub admin: SocketAddr,
-    /// From one look to the next.
+    /// The time between snapshots.
     pub interval: Duration,
-    /// Whether to print what one interval has shown, and end.
+    /// Whether to print one interval and exit.
     pub once: bool,
 }
 
-/// Shows it until the terminal goes away or the process is ended.
+/// Shows the activity until the terminal closes or the process is stopped.
 ///
 /// # Errors
-/// In words: nobody serves the address, or somebody who is not dnsweir.
+/// The problem as text: nothing serves the address, or something other than dnsweir does.
 pub fn run(options: Options) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -42,7 +42,7 @@ pub fn run(options: Options) -> Result<(), String> {
     let look = || runtime.block_on(client::look(options.admin));
     let terminal = io::stdout().is_terminal() && !options.once;
     let mut before = look()?;
-    // One that has just begun to look has no rates yet: the first come soon.
+    // The first interval is short, since there are no rates before.
     let mut pause = options.interval.min(Duration::from_secs(1));
     loop {
         let due = Instant::now() + pause;
@@ -54,7 +54,7 @@ pub fn run(options: Options) -> Result<(), String> {
                 before = now;
                 text
             }
-            // It may be restarting.
+            // The process may be restarting.
             Err(error) if terminal => format!("{error}\n"),
             Err(error) => return Err(error),
         };
@@ -77,8 +77,8 @@ fn show(before: &Look, now: &Look, terminal: bool) -> String {
     Screen::new(width, height).draw(before, now)
 }
 
-/// The text in the place of what was there: each line to its end, and everything below. Nothing flickers, and what scrolled out
-/// of the terminal before stays as it was.
+/// Overwrites the previous text: clears each line to its end, and everything below. This avoids flicker, and
+/// leaves the terminal's scrollback as it is.
 fn overwriting(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\n"))

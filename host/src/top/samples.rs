@@ -1,4 +1,4 @@
-//! The samples of a page in Prometheus' text format, as far as our own uses it.
+//! Parses the subset of Prometheus's text format that our metrics use.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Debug, Default)]
 pub struct Samples(HashMap<String, Vec<Sample>>);
 
-/// One sample: its labels and its value.
+/// The labels and value of a sample.
 type Sample = (Vec<(String, String)>, f64);
 
 impl Samples {
-    /// Reads a page. Lines that are none of ours are passed over.
+    /// Parses a page. Lines in another form are skipped.
     pub fn parse(page: &str) -> Samples {
         let mut samples = Samples::default();
         for line in page.lines().filter(|line| !line.starts_with('#')) {
@@ -21,7 +21,7 @@ impl Samples {
         samples
     }
 
-    /// The samples of this name that have these labels, among others.
+    /// The samples of this name with at least these labels.
     pub fn matching<'a>(
         &'a self,
         name: &str,
@@ -35,7 +35,7 @@ impl Samples {
         })
     }
 
-    /// Every value that a label has in samples of this name.
+    /// All values of a label in samples of this name.
     pub fn values(&self, name: &str, label: &str) -> BTreeSet<&str> {
         let samples = self.0.get(name).map_or(&[][..], Vec::as_slice).iter();
         let labels = samples.flat_map(|(labels, _)| labels);
@@ -45,7 +45,7 @@ impl Samples {
             .collect()
     }
 
-    /// Their sum.
+    /// The sum of the matching samples.
     pub fn sum(&self, name: &str, wanted: &[(&str, &str)]) -> f64 {
         self.matching(name, wanted).map(|(_, value)| value).sum()
     }
@@ -62,7 +62,7 @@ fn sample(line: &str) -> Option<(&str, Sample)> {
     Some((name, (labels, value)))
 }
 
-/// What stands before the closing brace, and what comes after it.
+/// Splits labels up to the closing brace from the rest.
 fn labels(mut text: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     loop {

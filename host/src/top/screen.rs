@@ -1,4 +1,4 @@
-//! What is drawn: as much as there is room for.
+//! Draws the screen, as far as there is room.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,20 +8,20 @@ use super::figures::{Between, Look};
 use super::status::{Queries, Status, Trouble};
 use crate::plain_text::is_plain;
 
-/// Lines where there is no end to them.
+/// The height of output that is not a terminal: unlimited.
 pub const PLAIN: usize = usize::MAX;
 
-/// Rows of a table, where there is room for them.
+/// The most rows of a table.
 const ROWS: usize = 10;
 
-/// A text with room for so many columns and lines.
+/// A text limited to a number of columns and lines.
 pub struct Screen {
     width: usize,
     height: usize,
     lines: Vec<String>,
 }
 
-/// Columns of a table: the first takes what is left, words are on the left and figures on the right.
+/// Columns of a table. The first gets the remaining width; words are aligned left, figures right.
 enum Column {
     Words(&'static str, usize),
     Figure(&'static str, usize),
@@ -30,7 +30,7 @@ enum Column {
 use Column::{Figure, Words};
 
 impl Screen {
-    /// An empty one.
+    /// Makes an empty screen.
     pub fn new(width: usize, height: usize) -> Screen {
         Screen {
             width: width.max(40),
@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// What happened between two looks.
+    /// Draws what happened between two snapshots.
     pub fn draw(mut self, before: &Look, now: &Look) -> String {
         let between = Between(before, now);
         let status = &now.status;
@@ -57,7 +57,7 @@ impl Screen {
         self.lines.join("\n") + "\n"
     }
 
-    /// Which process it is, and what is wrong with it.
+    /// Shows the process and its problems.
     fn head(&mut self, status: &Status) {
         self.line(&format!(
             "dnsweir {}, {}, up {}, configuration {}, {}",
@@ -68,7 +68,7 @@ impl Screen {
             status.listen.join(" ")
         ));
         let problems = &status.problems;
-        // In a terminal there is to be room for the rest.
+        // In a terminal, leave room for the rest.
         let shown = if self.height == PLAIN {
             problems.len()
         } else {
@@ -96,7 +96,7 @@ impl Screen {
         }
     }
 
-    /// What goes on.
+    /// Shows the rates.
     fn rates(&mut self, status: &Status, between: Between<'_>) {
         let asked = between.rate("dnsweir_requests_total", &[]);
         let hits = between.rate("dnsweir_cache_hits_total", &[]);
@@ -240,7 +240,7 @@ impl Screen {
         self.table(&columns, rows.collect());
     }
 
-    /// Names and clients beside each other.
+    /// Shows names and clients side by side.
     fn askers(&mut self, queries: &Queries) {
         let count = queries.names.len().max(queries.clients.len());
         let rows = (0..count).map(|at| {
@@ -286,7 +286,7 @@ impl Screen {
         self.table(&columns, rows.collect());
     }
 
-    /// Nothing where there is nothing, or no room for a row.
+    /// Draws a table, unless it is empty or there is no room for a row.
     fn table(&mut self, columns: &[Column], rows: Vec<Vec<String>>) {
         let room = self.height.saturating_sub(self.lines.len() + 2).min(ROWS);
         if rows.is_empty() || room == 0 {
@@ -307,7 +307,7 @@ impl Screen {
         }
     }
 
-    /// As many lines as it takes, below what the first one begins with.
+    /// Wraps a text, indented below the end of `begin`.
     fn paragraph(&mut self, begin: &str, text: &str) {
         let room = self.width - begin.len();
         let mut lines = vec![String::new()];
@@ -347,8 +347,8 @@ impl Column {
     }
 }
 
-/// A text that is not wider, with an ellipsis where something is missing. What is not plain is left out: some of it
-/// comes from elsewhere.
+/// Cuts a text to a width, with an ellipsis. Control characters are removed: some texts come from other
+/// hosts.
 fn cut(text: &str, width: usize) -> String {
     let text: String = text.chars().filter(|char| is_plain(*char)).collect();
     if text.width() <= width {
@@ -407,7 +407,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// The time of day of a Unix time in milliseconds.
+/// The time of day (UTC) of a Unix time in milliseconds.
 fn clock(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % 86_400;
     format!(

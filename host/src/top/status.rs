@@ -1,8 +1,8 @@
-//! `/status`, as far as it is shown.
+//! The part of `/status` that is shown.
 
 use serde::Deserialize;
 
-/// What a process says of itself.
+/// The status of a process.
 #[derive(Debug, Deserialize)]
 pub struct Status {
     pub version: String,
@@ -15,11 +15,11 @@ pub struct Status {
     pub zones: Vec<Zone>,
     pub filters: Vec<Filter>,
     pub upstreams: Vec<Upstream>,
-    /// None: the configuration says that they are not shown.
+    /// `None` if the configuration does not show them.
     pub queries: Option<Queries>,
 }
 
-/// What is wrong.
+/// A problem.
 #[derive(Debug, Deserialize)]
 pub struct Problem {
     pub about: String,
@@ -52,7 +52,7 @@ pub struct Filter {
 #[derive(Debug, Deserialize)]
 pub struct Upstream {
     pub address: String,
-    /// What it is called in metrics.
+    /// Its name in metrics.
     pub to: String,
     pub healthy: bool,
     pub looping: bool,

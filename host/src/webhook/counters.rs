@@ -1,4 +1,4 @@
-//! What the webhook counts, and shows on its admin address.
+//! Metrics of the webhook.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,46 +8,46 @@ use crate::figures::Figures;
 use crate::histogram::Histogram;
 use crate::{log, metrics, output};
 
-/// What became of requests, connections and certificates.
+/// Counters of requests, connections and certificates.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Pods that were changed, or would have been.
+    /// Pods that were changed, or would have been in a dry run.
     pub changed: AtomicU64,
-    /// Pods that were left as they are, by reason.
+    /// Pods left as they are, by reason.
     pub unchanged: [AtomicU64; Reason::ALL.len()],
-    /// Requests that were refused, by reason.
+    /// Requests refused, by reason.
     pub refused: [AtomicU64; Refusal::ALL.len()],
-    /// How long answers took.
+    /// Durations of requests.
     pub durations: Histogram<19>,
-    /// Connections now.
+    /// Open connections.
     pub connections: AtomicU64,
     /// Handshakes that failed.
     pub failed_handshakes: AtomicU64,
-    /// Certificates that were taken into use.
+    /// Certificates put into use.
     pub certificates: AtomicU64,
-    /// Times that no certificate could be had, or the API server could not be told of it.
+    /// Failures to get a certificate, or to announce it to the API server.
     pub certificate_errors: AtomicU64,
-    /// When the certificate in use expires, in seconds since 1970.
+    /// Expiry of the certificate in use, in seconds since 1970.
     pub expires: AtomicU64,
 }
 
-/// Why a request is not answered with a review.
+/// Why a request is refused without a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It asks for something else.
+    /// It is not for the webhook's path.
     Path,
-    /// It is no review about a pod.
+    /// It is not a review of a pod.
     Malformed,
     /// Its body is too large.
     TooLarge,
     /// It took too long.
     TimedOut,
-    /// Others sent so much that there was no room for it.
+    /// There was no room for it beside other requests.
     Crowded,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Refusal; 5] = [
         Refusal::Path,
         Refusal::Malformed,
@@ -68,7 +68,8 @@ impl Refusal {
 }
 
 impl Counters {
-    /// All that is counted; `dry_run` tells whether changes were made, and so many connections were `dismissed`.
+    /// Writes all metrics. `dry_run` selects the label of changes; `dismissed` connections made room for
+    /// others.
     pub fn show(&self, dry_run: bool, dismissed: u64, figures: &mut Figures) {
         figures
             .gauge("build_info", "Build information; the value is always 1")

@@ -1,19 +1,20 @@
-//! Lists and maps of a pod, as far as they are read: a review is small, and what is in it may be many times larger.
+//! Lists and maps in a pod, parsed up to a limit: their entries could take many times the review's memory.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Entries of a list or a map that are read. No pod needs so many: a resolver has 3 name servers and 32 search domains.
+/// The most entries of a list or map that are kept. Enough: a resolver has 3 name servers and 32 search
+/// domains.
 pub const ENTRIES: usize = 256;
 
-/// A list.
+/// A list of limited length.
 #[derive(Debug)]
 pub struct List<T> {
-    /// The first of its entries.
+    /// The first entries.
     pub entries: Vec<T>,
-    /// Whether there are others.
+    /// Whether there are more.
     pub has_more: bool,
 }
 
@@ -53,20 +54,20 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OfList<T> {
     }
 }
 
-/// A map of texts.
+/// A map of strings with limited length.
 #[derive(Debug)]
 pub struct Map(List<(String, String)>);
 
 impl Map {
-    /// What is under a key, if that is among the first.
+    /// The value of a key, if it is among the first entries.
     pub fn get(&self, key: &str) -> Option<&str> {
         let mut entries = self.0.entries.iter();
-        // The last of several counts, as elsewhere.
+        // As usual, the last of several equal keys counts.
         let found = entries.rfind(|(one, _)| one == key);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether there are others.
+    /// Whether there are more entries.
     pub fn has_more(&self) -> bool {
         self.0.has_more
     }

@@ -1,4 +1,4 @@
-//! A certificate and its key from files, which somebody else renews, such as cert-manager.
+//! A certificate and key from files that something else renews, such as cert-manager.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use super::served::Served;
 use crate::tls::Identity;
 use crate::watch::Changes;
 
-/// Where they are.
+/// The paths of the files.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// The certificate, with those between it and its authority.
+    /// The certificate with its intermediates.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
 }
 
 impl Files {
-    /// What they have now.
+    /// Reads the current files.
     fn read(&self) -> Result<Identity, String> {
         let [certificate, key] = [&self.certificate, &self.key].map(|path| {
             let read = fs::read(path);
@@ -29,10 +29,10 @@ impl Files {
         })
     }
 
-    /// Serves what they have, and from then on what they will have; the future watches them.
+    /// Serves the files' certificate; the future watches them and serves each new version.
     ///
     /// # Errors
-    /// When they cannot be used now. Later, what is in use stays.
+    /// When they cannot be used now. Later failures keep the certificate in use.
     pub fn follow(self, served: Served) -> Result<impl Future<Output = ()>, String> {
         let mut changes = Changes::default();
         let paths = [self.certificate.clone(), self.key.clone()];

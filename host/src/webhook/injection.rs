@@ -1,7 +1,8 @@
-//! What becomes of a pod: a function from the pod, its namespace and what is asked for to a JSON patch.
+//! Decides what to change about a pod: a pure function from pod, namespace and settings to a JSON patch.
 //!
-//! The kubelet gives a pod with `ClusterFirst` the cluster's DNS, the search list of its namespace and `ndots:5`, and merges the
-//! pod's own `dnsConfig` into that. With `None` it gives it `dnsConfig` alone, so all of that is written down here.
+//! The kubelet gives a pod with `ClusterFirst` the cluster DNS, the search list of its namespace and
+//! `ndots:5`, and merges the pod's own `dnsConfig` into that. With `None`, it uses `dnsConfig` alone, so the
+//! patch contains all of that.
 
 use std::net::IpAddr;
 
@@ -11,32 +12,32 @@ use serde_json::{Value, json};
 use super::pod::Pod;
 use crate::dns::name::is_subdomain;
 
-/// What Kubernetes allows a `dnsConfig` (`ValidatePodDNSConfig`): name servers, search domains, and characters of those with a space
-/// between each two.
+/// Limits of a `dnsConfig` in Kubernetes (`ValidatePodDNSConfig`): name servers, search domains, and
+/// characters of the latter joined by spaces.
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
 
-/// Namespaces of the system, whose pods others stand on.
+/// System namespaces, on whose pods others depend.
 pub const SYSTEM: [&str; 2] = ["kube-system", "kube-public"];
 
-/// What is asked for.
+/// The settings for pods.
 #[derive(Debug, Clone)]
 pub struct Injection {
-    /// Whom pods are to ask instead of the cluster's DNS; none: only options are added.
+    /// Name servers to use instead of the cluster DNS; `None`: only options are added.
     pub resolvers: Option<Resolvers>,
-    /// Options for resolv.conf, each of another name.
+    /// Options for resolv.conf, with different names.
     pub options: Vec<DnsOption>,
-    /// The label with which a pod opts out, and its value.
+    /// The label that opts a pod out, and its value.
     pub opt_out: (String, String),
-    /// Which of [`SYSTEM`] are not left out.
+    /// The entries of [`SYSTEM`] that are not excluded.
     pub included: Vec<String>,
 }
 
-/// Whom to ask, and for which names.
+/// Name servers and search lists.
 #[derive(Debug, Clone)]
 pub struct Resolvers {
-    /// Addresses of the node, and of the cluster's DNS after them.
+    /// The node's addresses, followed by those of the cluster DNS.
     pub nameservers: Vec<IpAddr>,
     /// The cluster's domain.
     pub domain: String,
@@ -52,7 +53,7 @@ pub struct DnsOption {
 }
 
 impl DnsOption {
-    /// The option of this name.
+    /// Makes an option.
     pub fn new(name: &str, value: Option<&str>) -> DnsOption {
         DnsOption {
             name: name.to_owned(),
@@ -61,45 +62,45 @@ impl DnsOption {
     }
 }
 
-/// Whether this is a cluster's domain, in front of which there is room for a namespace: lowercase labels (RFC 1123 section 2.1), at most
-/// 253 octets with all that goes before.
+/// Whether this is a valid cluster domain: lowercase labels (RFC 1123 section 2.1), short enough that with a
+/// namespace before it, it has at most 253 bytes.
 pub fn is_domain(text: &str) -> bool {
     const BEFORE: usize = 63 + ".svc.".len();
     text.len() <= 253 - BEFORE && is_subdomain(text)
 }
 
-/// What is to be changed about a pod.
+/// A change to a pod.
 #[derive(Debug, PartialEq)]
 pub struct Change {
     /// The JSON patch (RFC 6902).
     pub patch: Value,
-    /// What whoever creates the pod should know.
+    /// Warnings for the client that creates the pod.
     pub warnings: Vec<String>,
 }
 
-/// Why a pod stays as it is.
+/// Why a pod is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Its namespace is one of the system's.
+    /// It is in a system namespace.
     SystemNamespace,
-    /// Its label says so.
+    /// Its label opts out.
     OptedOut,
-    /// It does not ask the cluster's DNS.
+    /// It does not use the cluster DNS.
     Policy,
     /// It is for Windows.
     Windows,
-    /// It runs already.
+    /// It is a mirror of a pod that already runs.
     Mirror,
-    /// It has what is asked for.
+    /// It already has these settings.
     Same,
-    /// It has more labels, annotations, or entries of a list than are read.
+    /// It has more labels, annotations or list entries than are read.
     TooMany,
-    /// It is no pod that is being created, and the rules of the webhook should not ask about it.
+    /// The request does not create a pod; the webhook's rules should not match it.
     NotCreated,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Reason; 8] = [
         Reason::SystemNamespace,
         Reason::OptedOut,
@@ -111,7 +112,7 @@ impl Reason {
         Reason::NotCreated,
     ];
 
-    /// As metrics and the log have it.
+    /// The name in metrics and the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::SystemNamespace => "system_namespace",
@@ -127,10 +128,10 @@ impl Reason {
 }
 
 impl Injection {
-    /// What is to be changed about a pod that is created in a namespace.
+    /// Returns the change to a pod created in a namespace.
     ///
     /// # Errors
-    /// Why nothing is.
+    /// Why it stays as it is.
     pub fn change(&self, pod: &Pod, namespace: &str) -> Result<Change, Reason> {
         let (label, value) = &self.opt_out;
         let is_included = self.included.iter().any(|name| name == namespace);
@@ -152,7 +153,7 @@ impl Injection {
         let before = pod.spec.dns_config.as_ref().map(PodDNSConfig::from);
         let before = before.unwrap_or_default();
         let (after, warnings) = self.merged(&before, namespace);
-        // Each field by itself: what else may be in it stays.
+        // One operation per field, so that other fields are kept.
         let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
         let mut patch = Vec::new();
         if self.resolvers.is_some() {
@@ -178,7 +179,7 @@ impl Injection {
         Ok(Change { patch, warnings })
     }
 
-    /// A pod's own configuration with what is asked for, and what has no room in it.
+    /// Merges a pod's own configuration with the settings; warns of what does not fit.
     fn merged(&self, own: &PodDNSConfig, namespace: &str) -> (PodDNSConfig, Vec<String>) {
         let mut merged = own.clone();
         let mut warnings = Vec::new();
@@ -194,7 +195,7 @@ impl Injection {
             let room = Room::new("search domain", SEARCHES, SEARCH_CHARACTERS, &mut warnings);
             merged.searches = Some(room.fill(ours, own.searches.iter().flatten()));
         }
-        // What the pod says about an option counts.
+        // The pod's own options take precedence.
         let own: Vec<_> = own.options.iter().flatten().cloned().collect();
         let says = |name: &str| own.iter().any(|one| one.name.as_deref() == Some(name));
         let missing = self.options.iter().filter(|option| !says(&option.name));
@@ -211,7 +212,7 @@ impl Injection {
     }
 }
 
-/// A list with bounds. What comes first stays, as it would with the kubelet, which cuts the end off.
+/// A list with limits. The first entries stay, as with the kubelet, which cuts off the end.
 struct Room<'a> {
     what: &'static str,
     entries: usize,
@@ -229,7 +230,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Ours and then the pod's, each once.
+    /// Fills the list with our entries, then the pod's, without duplicates.
     fn fill<'s>(
         self,
         ours: impl IntoIterator<Item = String>,

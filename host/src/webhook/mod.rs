@@ -1,9 +1,9 @@
 //! `dnsweir webhook`: the mutating admission webhook that points pods at their node's address.
 //!
-//! The API server asks it about each pod that is created in a namespace with a certain label, over HTTPS ([`server`]), by a
-//! [`review`]; what becomes of a [`pod`] is a pure function ([`injection`]). Its certificate comes from [`files`] or is its [`own`].
-//! It knows nothing of the proxy's configuration and of DNS only what a name is, and no pod waits for it longer than the API server does: what fails here
-//! leaves a pod as it was.
+//! For each pod created in a namespace with a certain label, the API server sends a [`review`] over HTTPS
+//! ([`server`]); a pure function ([`injection`]) decides what to change about a [`pod`]. The certificate
+//! comes from [`files`] or is its [`own`]. The webhook does not use the proxy's configuration, and of DNS it
+//! knows only names. No pod waits longer than the API server's timeout; on failure, it is left unchanged.
 
 mod counters;
 mod entries;
@@ -38,36 +38,36 @@ use own::Own;
 use served::Served;
 use server::Webhook;
 
-/// What the command line asks for.
+/// The options from the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// What becomes of pods.
+    /// The settings for pods.
     pub injection: Injection,
-    /// Whether that is only said.
+    /// Whether to log changes instead of making them.
     pub dry_run: bool,
-    /// Where to listen; none: port 8443 of all addresses.
+    /// The address to listen on; `None`: port 8443 of all addresses.
     pub listen: Option<SocketAddr>,
-    /// Where to show health and metrics; none: port 9253 of all addresses.
+    /// The address for health checks and metrics; `None`: port 9253 of all addresses.
     pub admin: Option<SocketAddr>,
     /// Where the certificate comes from.
     pub certificate: Certificate,
-    /// A file with the authorities of whoever may ask; none: whoever can connect.
+    /// File with the authorities of client certificates; `None`: clients need none.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Where a certificate comes from.
+/// The source of the certificate.
 #[derive(Debug)]
 pub enum Certificate {
     /// From files.
     Files(Files),
-    /// It is made here, kept in the Secret of this name, and told the MutatingWebhookConfiguration of this name.
+    /// Created here, kept in the Secret and set in the MutatingWebhookConfiguration of this name.
     Own(String),
 }
 
-/// Serves until it is told to stop.
+/// Serves until it is stopped.
 ///
 /// # Errors
-/// When an address or a certificate cannot be had.
+/// When an address or certificate cannot be used.
 pub fn run(options: Options) -> Result<(), Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -112,13 +112,13 @@ async fn serve(options: Options) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The authorities in a file.
+/// Reads the authorities in a file.
 fn authorities(path: &Path) -> Result<Authorities, String> {
     let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Authorities::from_pem(&pem).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
-/// All addresses, of both families where there are both.
+/// The wildcard address, of both families if there is IPv6.
 fn everywhere(port: u16) -> SocketAddr {
     match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => (Ipv6Addr::UNSPECIFIED, port).into(),
@@ -126,7 +126,7 @@ fn everywhere(port: u16) -> SocketAddr {
     }
 }
 
-/// What is shown at a path of the admin address.
+/// The reply for a path of the admin address.
 fn reply(path: &str, headers: &HeaderMap, webhook: &Webhook, has_certificate: bool) -> Reply {
     match path {
         "/health" => admin::text(StatusCode::OK, "ok\n".into()),

@@ -1,10 +1,10 @@
-//! A certificate that the webhook makes by itself, and tells the API server of.
+//! A self-signed certificate that the webhook creates and gives to the API server.
 //!
-//! It is in a Secret, which all replicas share: whoever finds none, or one that will expire, writes a new one, upon the version of the Secret
-//! that it has read, so that of several only one succeeds and the others read what it wrote. A certificate is its own authority.
-//! The API server trusts what is in `caBundle`; each replica sees to it that the new certificate and the one before
-//! are in there, waits until that is known everywhere, and only then shows the new one. So at any time, whatever any replica
-//! shows is trusted.
+//! All replicas share it in a Secret. A replica that finds no certificate, or one that will expire, writes a
+//! new one, conditional on the version of the Secret that it has read: only one of several succeeds, and the
+//! others read its result. The API server trusts the certificates in `caBundle`. Each replica makes sure that
+//! this contains the new certificate and the previous one, waits until every API server knows, and only then
+//! serves the new one. So whatever a replica serves is trusted at any time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,47 +20,47 @@ use tokio::time::sleep;
 use super::served::Served;
 use crate::tls::{Identity, certificates, self_signed};
 
-/// How often the Secret and the configuration are looked at.
+/// How often to check the Secret and the webhook configuration.
 const CHECK: Duration = Duration::from_secs(30);
 
-/// How soon it is tried again when that failed.
+/// The delay before retrying a failed check.
 const RETRY: Duration = Duration::from_secs(3);
 
-/// How long the API server may take to answer.
+/// Timeout of a request to the API server.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long a certificate is valid.
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A new one is made so many seconds before the end.
+/// Seconds before expiry at which a new certificate is made.
 const EARLY: i64 = 120 * 24 * 3600;
 
-/// How long until every API server knows of a changed `caBundle`, and until every replica has seen to that.
+/// The time until every replica has checked a changed `caBundle` and every API server knows it.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// What the Secret's parts are called: as in one of type `kubernetes.io/tls`, and the certificate before.
+/// Keys in the Secret: those of type `kubernetes.io/tls`, and the previous certificate.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const BEFORE: &str = "before.crt";
 
-/// Times that an object is read and changed. Each time that somebody else was first, there is something new to read.
+/// How many times to read and change an object if another replica changes it first.
 const ATTEMPTS: usize = 4;
 
-/// The API server's code for: somebody else has changed it meanwhile.
+/// HTTP status of a conflicting change.
 const CONFLICT: u16 = 409;
 
-/// Who keeps it.
+/// Keeps the certificate current.
 pub struct Own {
     client: Client,
     namespace: String,
-    /// Of the Service, the Secret and the MutatingWebhookConfiguration.
+    /// The name of the Service, the Secret and the MutatingWebhookConfiguration.
     name: String,
     served: Served,
-    /// What is shown.
+    /// The certificate being served.
     shown: Option<Kept>,
 }
 
-/// What a Secret has.
+/// The contents of the Secret.
 struct Kept {
     certificate: String,
     identity: Identity,
@@ -68,17 +68,17 @@ struct Kept {
 }
 
 impl Own {
-    /// Of the objects with this name, in the namespace of this pod.
+    /// Makes one for the objects with this name, in the namespace of this pod.
     ///
     /// # Errors
-    /// When this is no pod with a service account.
+    /// When this is not a pod with a service account.
     pub fn new(name: String, served: Served) -> Result<Own, String> {
         let mut config = kube::Config::incluster().map_err(|error| {
             format!("there is no service account ({error}): run in a pod that has one, or name files with --certificate and --key")
         })?;
         config.connect_timeout = Some(ANSWER);
         config.read_timeout = Some(ANSWER);
-        // When to try again is decided here.
+        // This module decides when to retry.
         config.default_retry = false;
         let namespace = config.default_namespace.clone();
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
@@ -91,7 +91,7 @@ impl Own {
         })
     }
 
-    /// Keeps it for good.
+    /// Keeps the certificate current forever.
     pub async fn keep(mut self) {
         loop {
             let pause = match self.check().await {
@@ -105,7 +105,7 @@ impl Own {
         }
     }
 
-    /// Has a certificate in the Secret, its name with the API server, and then in use.
+    /// Makes sure that the Secret has a certificate, that the API server trusts it, and that it is served.
     async fn check(&mut self) -> Result<(), String> {
         let kept = self.kept().await?;
         self.make_trusted(&kept).await?;
@@ -123,7 +123,7 @@ impl Own {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 
-    /// What the Secret has, once there is something in it that can be used.
+    /// Reads the Secret; writes a certificate if there is no usable one.
     async fn kept(&self) -> Result<Kept, String> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let about = |error: &kube::Error| format!("secret {}/{}: {error}", self.namespace, self.name);
@@ -134,7 +134,7 @@ impl Own {
                 Some(kept) if kept.is_good(&self.host(), now) => return Ok(kept),
                 known => known,
             };
-            // If somebody has removed it, the replicas still show it.
+            // Replicas still serve the current one if it was removed from the Secret.
             let before = known.as_ref().or(self.shown.as_ref());
             let before = before.map_or("", |kept| &kept.certificate);
             let (certificate, key) = self_signed(&[self.host()], now, LIFETIME)?;
@@ -156,7 +156,7 @@ impl Own {
         ))
     }
 
-    /// Has the API server trust the certificate and the one before. What it trusts beside them, it trusts no more.
+    /// Makes the API server trust exactly this certificate and the previous one.
     async fn make_trusted(&self, kept: &Kept) -> Result<(), String> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let about = |error: kube::Error| format!("mutatingwebhookconfiguration {}: {error}", self.name);
@@ -186,7 +186,7 @@ impl Own {
 }
 
 impl Kept {
-    /// None: there is nothing in it that could be used.
+    /// Reads the Secret; `None` if there is nothing usable in it.
     fn read(secret: &Secret) -> Option<Kept> {
         let data = secret.data.as_ref()?;
         let text = |part: &str| Some(data.get(part)?.0.as_slice());
@@ -196,7 +196,7 @@ impl Kept {
                 tracing::warn!("the certificate in the secret {problem}: making another")
             })
             .ok()?;
-        // One that cannot be read would keep the API server from trusting the other.
+        // If invalid, it would prevent the API server from using the other.
         let before = text(BEFORE).filter(|pem| certificates(pem).is_ok());
         Some(Kept {
             certificate: String::from_utf8(certificate.to_vec()).ok()?,
@@ -205,18 +205,18 @@ impl Kept {
         })
     }
 
-    /// Whether it is for this host, and will be valid for long enough.
+    /// Whether it is for this host, and valid long enough.
     fn is_good(&self, host: &str, now: i64) -> bool {
         let expires = self.identity.expires.unwrap_or(i64::MIN);
         self.identity.name.as_deref() == Some(host) && expires.saturating_sub(EARLY) > now
     }
 
-    /// Whom the API server is to trust.
+    /// The certificates that the API server must trust.
     fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.before)
     }
 
-    /// What is to be changed about a configuration that has the API server trust somebody else.
+    /// The patch for a configuration that trusts anything else; `None` if it is correct.
     fn correction(&self, configuration: &MutatingWebhookConfiguration) -> Option<Value> {
         let bundle = self.bundle();
         let webhooks = configuration.webhooks.iter().flatten();
@@ -224,7 +224,7 @@ impl Kept {
             let known = webhook.client_config.ca_bundle.as_ref();
             known.is_none_or(|known| known.0 != bundle.as_bytes())
         });
-        // Entries are told apart by their names; of each, the rest stays.
+        // Entries are merged by name; their other fields are kept.
         let corrected: Vec<Value> = wrong
             .map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": STANDARD.encode(&bundle)}}))
             .collect();
@@ -290,7 +290,7 @@ mod tests {
             assert!(Kept::read(&secret(&parts)).is_none(), "{parts:?}");
         }
         assert!(Kept::read(&Secret::default()).is_none());
-        // It would keep the API server from reading the rest.
+        // It would prevent the API server from reading the rest.
         let broken = [(CERTIFICATE, &*certificate), (KEY, &*key), (BEFORE, "x")];
         assert_eq!(Kept::read(&secret(&broken)).unwrap().bundle(), certificate);
     }

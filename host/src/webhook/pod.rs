@@ -1,30 +1,30 @@
-//! What the webhook looks at of a pod, and nothing else of what is in it.
+//! The parts of a pod that the webhook reads.
 
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodDNSConfigOption};
 use serde::Deserialize;
 
 use super::entries::{List, Map};
 
-/// The annotation of a pod that only shows what a kubelet runs by itself already.
+/// The annotation of a mirror pod, which shows a pod that a kubelet already runs.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// A pod as it is to be created.
+/// A pod that is being created.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// What it is called and marked with.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// What it is.
+    /// Its specification.
     pub spec: Spec,
 }
 
-/// What a pod is called and marked with.
+/// The metadata of a pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
-    /// Its name, unless that is still to be found.
+    /// Its name; `None` if it is generated.
     pub name: Option<String>,
-    /// How that will begin.
+    /// The prefix of a generated name.
     pub generate_name: Option<String>,
     /// Its labels.
     pub labels: Option<Map>,
@@ -32,22 +32,22 @@ pub struct Metadata {
     pub annotations: Option<Map>,
 }
 
-/// What a pod is.
+/// The specification of a pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
-    /// Where its names come from. The API server has written the default in.
+    /// The DNS policy. The API server has filled in the default.
     pub dns_policy: Option<String>,
-    /// Whether it has the node's network.
+    /// Whether it uses the node's network.
     pub host_network: Option<bool>,
-    /// What it wants of its resolver.
+    /// Its own resolver settings.
     #[serde(rename = "dnsConfig")]
     pub dns_config: Option<DnsConfig>,
-    /// For which system it is.
+    /// Its operating system.
     pub os: Option<System>,
 }
 
-/// What a pod wants of its resolver.
+/// Resolver settings of a pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct DnsConfig {
@@ -66,7 +66,7 @@ impl From<&DnsConfig> for PodDNSConfig {
     }
 }
 
-/// A system.
+/// An operating system.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct System {
@@ -75,14 +75,14 @@ pub struct System {
 }
 
 impl Pod {
-    /// What to call it in the log.
+    /// The name to show in the log.
     pub fn name(&self) -> &str {
         let metadata = &self.metadata;
         let name = metadata.name.as_ref().or(metadata.generate_name.as_ref());
         name.map_or("", String::as_str)
     }
 
-    /// Whether it asks the cluster's DNS, as the kubelet decides it: on the host's network `ClusterFirst` does not.
+    /// Whether it uses the cluster DNS. As in the kubelet, `ClusterFirst` does not on the host's network.
     pub fn asks_the_cluster(&self) -> bool {
         match self.spec.dns_policy.as_deref() {
             None | Some("ClusterFirst") => !self.spec.host_network.unwrap_or_default(),
@@ -97,13 +97,13 @@ impl Pod {
         system == Some("windows")
     }
 
-    /// Whether it runs already, whatever becomes of this.
+    /// Whether it only mirrors a pod that already runs.
     pub fn is_mirror(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         annotations.is_some_and(|annotations| annotations.get(MIRROR).is_some())
     }
 
-    /// Whether something has more entries than are read.
+    /// Whether any list or map has more entries than are read.
     pub fn has_more(&self) -> bool {
         let Metadata {
             labels, annotations, ..

@@ -1,4 +1,4 @@
-//! What the API server asks and is told: AdmissionReview, `admission.k8s.io/v1`.
+//! Requests and replies of the API server: AdmissionReview, `admission.k8s.io/v1`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +11,10 @@ use super::pod::Pod;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// Characters of what is wrong with a review that are repeated: it may quote the review.
+/// The most characters of a parse error that are repeated: it may quote the review.
 const QUOTED: usize = 200;
 
-/// A question.
+/// A review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Question {
@@ -23,7 +23,7 @@ struct Question {
     request: Request,
 }
 
-/// What is to happen.
+/// The request in a review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -34,7 +34,7 @@ pub struct Request {
     operation: String,
     #[serde(default)]
     namespace: Option<String>,
-    /// What is to be there then.
+    /// The object to be created.
     #[serde(default)]
     object: Option<Pod>,
 }
@@ -46,7 +46,7 @@ struct Resource {
 }
 
 impl Request {
-    /// The one in a review.
+    /// Parses the request in a review.
     ///
     /// # Errors
     /// What is wrong with the review.
@@ -69,7 +69,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The pod that is to be created, if it is about one.
+    /// The pod to be created, if this is a request to create one.
     pub fn created_pod(&self) -> Option<&Pod> {
         let Resource { group, resource } = &self.resource;
         let sub_resource = self.sub_resource.as_deref().unwrap_or_default();
@@ -79,12 +79,12 @@ impl Request {
             .filter(|_| is_pod && self.operation == "CREATE")
     }
 
-    /// The namespace that it is about.
+    /// The namespace of the request.
     pub fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 
-    /// What the API server is told: the pod may be created, changed like this if it is to be changed.
+    /// The reply: the pod may be created, with the change if there is one.
     pub fn answer(&self, change: Option<&Change>) -> String {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(Change { patch, warnings }) = change {

@@ -1,4 +1,4 @@
-//! The certificate that connections get from now on.
+//! The certificate for new connections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 use super::server::Webhook;
 use crate::tls::{self, Authorities, Identity};
 
-/// What is spoken upon TLS (RFC 7301).
+/// ALPN protocols (RFC 7301).
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
-/// Where the certificate in use is put.
+/// Publishes the certificate in use.
 pub struct Served {
     webhook: Arc<Webhook>,
-    /// Those of whoever may ask; none: whoever can connect.
+    /// The authorities of client certificates; `None`: clients need none.
     clients: Option<Authorities>,
     config: watch::Sender<Option<Arc<ServerConfig>>>,
 }
 
 impl Served {
-    /// None yet. With authorities of `clients`, others than theirs cannot shake hands.
+    /// Starts without a certificate. With authorities in `clients`, clients need a certificate from one.
     pub fn new(webhook: Arc<Webhook>, clients: Option<Authorities>) -> Served {
         Served {
             webhook,
@@ -30,15 +30,15 @@ impl Served {
         }
     }
 
-    /// Where it can be seen.
+    /// Subscribes to the TLS configuration.
     pub fn receiver(&self) -> watch::Receiver<Option<Arc<ServerConfig>>> {
         self.config.subscribe()
     }
 
-    /// Has connections that begin from now on get this one.
+    /// Uses this certificate for new connections.
     ///
     /// # Errors
-    /// When TLS is not possible with it.
+    /// When it cannot be used for TLS.
     pub fn serve(&self, identity: &Identity) -> Result<(), String> {
         let config =
             tls::server(identity, PROTOCOLS, self.clients.as_ref()).map_err(|error| error.to_string())?;
@@ -51,7 +51,7 @@ impl Served {
         Ok(())
     }
 
-    /// Says why there is no new one. The one in use stays.
+    /// Logs and counts why there is no new certificate. The current one stays in use.
     pub fn failed(&self, problem: &str) {
         tracing::error!("the current certificate stays in use: {problem}");
         self.webhook.counters.certificate_errors.fetch_add(1, Relaxed);

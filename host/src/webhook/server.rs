@@ -1,4 +1,4 @@
-//! HTTPS for the API server, within bounds: nobody who connects can hold much, or for long.
+//! HTTPS for the API server, with limits on the memory and time that any client can use.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,52 +26,52 @@ use super::injection::{Injection, Reason};
 use super::review;
 use crate::admin::{Connected, Guest};
 
-/// Connections at once. One more takes the place of the oldest of whoever has most.
+/// The most connections at once. One more replaces the oldest of the client with the most connections.
 const CONNECTIONS: usize = 128;
 
-/// Octets of all bodies that are not whole yet. More take the place of what whoever has sent most has sent.
+/// Memory in bytes for all incomplete bodies. More data replaces that of the client that uses the most.
 const BODIES: usize = 32 << 20;
 
-/// Octets of a body: etcd takes objects of 1.5 MiB, and the API server requests of 3 MiB.
+/// Size limit of a body in bytes: etcd accepts objects of 1.5 MiB, and the API server requests of 3 MiB.
 const BODY: usize = 3 << 20;
 
-/// How long a handshake may take.
+/// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How long a request's head may take, and how long a connection may be silent before it. The API server asks again over a new one.
+/// Timeout of a request's head, including the idle time before it. The API server then reconnects.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// Octets of a head.
+/// Size limit of a head, in bytes.
 const HEAD_OCTETS: usize = 16 << 10;
 
-/// How long a request may take from its head on. The API server waits for `timeoutSeconds`, which is less.
+/// Timeout of a request after its head. The API server's `timeoutSeconds` is less.
 const REQUEST: Duration = Duration::from_secs(5);
 
-/// How long a connection lasts before it ends after the request that it is at.
+/// Age at which a connection ends after its current request.
 const LASTING: Duration = Duration::from_secs(300);
 
-/// How long the request that it is at may take then, and what is to be written of its answer.
+/// Timeout for that request and the rest of its reply.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The one path.
 const PATH: &str = "/inject";
 
-/// What is served.
+/// The state of the server.
 pub struct Webhook {
-    /// What becomes of pods.
+    /// The settings for pods.
     pub injection: Injection,
-    /// Whether it is only said.
+    /// Whether to log changes instead of making them.
     pub dry_run: bool,
-    /// What is counted.
+    /// The metrics.
     pub counters: Counters,
     connected: Connected,
 }
 
-/// What refuses a request: the reason, the status, and what to tell the client.
+/// A refused request: the reason, the status, and the message for the client.
 type Refused = (Refusal, StatusCode, String);
 
 impl Webhook {
-    /// One that changes pods like this, or only says so.
+    /// Makes a webhook; with `dry_run`, it only logs changes.
     pub fn new(injection: Injection, dry_run: bool) -> Webhook {
         Webhook {
             injection,
@@ -81,19 +81,20 @@ impl Webhook {
         }
     }
 
-    /// Connections that made room for others.
+    /// The number of connections closed to make room.
     pub fn dismissed(&self) -> u64 {
         self.connected.dismissed()
     }
 
-    /// Takes connections until `stop` is true and all have ended. The certificate is the one that there is when one begins.
+    /// Accepts connections until `stop` is true and all have ended. Each uses the certificate current at its
+    /// start.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
         identity: watch::Receiver<Option<Arc<ServerConfig>>>,
         mut stop: watch::Receiver<bool>,
     ) {
-        // Open as long as there is a connection.
+        // Open as long as any connection is.
         let (open, mut ended) = mpsc::channel::<Infallible>(1);
         loop {
             let accepted = tokio::select! {
@@ -110,7 +111,7 @@ impl Webhook {
                     });
                     yield_now().await;
                 }
-                // Nobody is to connect yet: we are not ready.
+                // Without a certificate, we are not ready, and no client should connect.
                 (Ok(_), None) => {}
                 (Err(error), _) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -123,7 +124,7 @@ impl Webhook {
         let _ = timeout(ENDING, ended.recv()).await;
     }
 
-    /// Serves the requests of a connection, one after the other.
+    /// Serves the requests of a connection in sequence.
     async fn converse(
         &self,
         stream: TcpStream,
@@ -148,7 +149,7 @@ impl Webhook {
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD)
             .max_buf_size(HEAD_OCTETS);
-        // A client that breaks off is no concern of ours.
+        // Clients that disconnect are not our problem.
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             _ = &mut connection => return,
@@ -185,7 +186,7 @@ impl Webhook {
                 tracing::warn!(status = status.as_u16(), "a request was refused: {problem}");
                 self.counters.refused[refusal as usize].fetch_add(1, Relaxed);
                 let mut refused = response(status, "text/plain; charset=utf-8", problem + "\n");
-                // What is left of its body is not read.
+                // The rest of its body is not read.
                 refused
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -212,7 +213,7 @@ impl Webhook {
         Ok(self.decide(&request))
     }
 
-    /// A body that is not too large, as long as there is room for it.
+    /// Reads a body within its size limit and the shared memory.
     async fn body(&self, mut body: Incoming, guest: &Guest) -> Result<Vec<u8>, Refused> {
         let mut octets = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -231,7 +232,7 @@ impl Webhook {
         Ok(octets)
     }
 
-    /// What the API server is told about a pod, and the log and the counters with it.
+    /// Decides about a pod, logs and counts the decision, and returns the reply.
     fn decide(&self, request: &review::Request) -> String {
         let namespace = request.namespace();
         let pod = request.created_pod();
@@ -273,7 +274,7 @@ fn too_large() -> Refused {
     (Refusal::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, problem)
 }
 
-/// A connection that is counted, until it is dropped: it may be cut off anywhere.
+/// Counts a connection until it is dropped, which may happen anywhere.
 struct Counted<'c>(&'c Counters);
 
 impl<'c> Counted<'c> {
@@ -289,9 +290,9 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Resolves when it is time to end.
+/// Resolves when the server must stop.
 async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
-    // Whoever could say so may be gone, too.
+    // A dropped sender also means stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

@@ -28,7 +28,7 @@ fn adding_options() -> Injection {
     }
 }
 
-/// A pod with this `spec`, and what becomes of it in a namespace.
+/// The change to a pod in a namespace.
 fn change(injection: &Injection, pod: &Value, namespace: &str) -> Result<Change, Reason> {
     let request = Request::read(&serde_json::to_vec(&review(pod, namespace)).unwrap()).unwrap();
     injection.change(request.created_pod().unwrap(), request.namespace())
@@ -46,7 +46,7 @@ fn review(pod: &Value, namespace: &str) -> Value {
     })
 }
 
-/// What a pod's `spec` is after a patch, which only adds to objects.
+/// The pod's `spec` after a patch that only adds to objects.
 fn patched(pod: &Value, change: &Change) -> Value {
     let mut pod = pod.clone();
     for operation in change.patch.as_array().unwrap() {
@@ -204,7 +204,7 @@ fn options_alone_leave_the_policy_alone() {
         after,
         json!({"dnsPolicy": "ClusterFirst", "dnsConfig": {"options": options}})
     );
-    // Who has them all already, or says otherwise, is left alone; who has some gets the others.
+    // A pod that has all options, or other values for them, is left alone; one that has some gets the others.
     let own = json!([{"name": "use-vc"}, {"name": "single-request-reopen"}, {"name": "ndots", "value": "7"}]);
     let pod = json!({"metadata": {}, "spec": {"dnsConfig": {"options": own}}});
     assert_eq!(change(&adding_options(), &pod, "team"), Err(Reason::Same));
@@ -224,7 +224,7 @@ fn reviews_are_answered_by_their_uid() {
         answer,
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": uid, "allowed": true}})
     );
-    // What is no pod that is created is nobody's concern, if the rules ask about it all the same.
+    // A request that does not create a pod is allowed unchanged, even if the rules match it.
     for (field, value) in [
         ("operation", json!("UPDATE")),
         ("operation", json!("DELETE")),
@@ -289,7 +289,7 @@ fn domains_leave_room_for_a_namespace() {
     }
 }
 
-/// Whatever is in a review of the largest size, little of it is kept, and the pod stays as it is.
+/// A large review with many entries takes little memory, and leaves the pod unchanged.
 #[test]
 fn of_what_has_many_entries_few_are_read() {
     let many = |entry: Value| Value::Array(vec![entry; super::entries::ENTRIES + 1]);

@@ -1,4 +1,4 @@
-//! The package of a filter, cargo's or one with a `build.sh`: where it is, when it changes, how it is built.
+//! A filter's package, built by cargo or by a `build.sh`: finds it, watches it, builds it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,48 +13,48 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::view::View;
 
-/// What filters are compiled for.
+/// The target that filters are compiled for.
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What builds a package that is not cargo's.
+/// The script that builds a package without cargo.
 const SCRIPT: &str = "build.sh";
 
-/// How long the sources must have been quiet: editors write in several steps.
+/// How long the sources must be quiet before a build: editors write in several steps.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// Folders of a package that are not its source.
 const NOT_SOURCE: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// What came of a build.
+/// The result of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Built {
-    /// Nothing: the error has been shown.
+    /// It failed, and the error has been shown.
     Failed,
     /// The same modules as before.
     Unchanged,
-    /// Others.
+    /// Different modules.
     Changed,
 }
 
 /// How a package is built.
 #[derive(Debug, PartialEq, Eq)]
 enum Builder {
-    /// By cargo, with the profile `dev`, `release`, or one of the author's.
+    /// By cargo, with the profile `dev`, `release`, or a custom one.
     Cargo(String),
-    /// By `build.sh FOLDER`, which leaves modules in the folder.
+    /// By `build.sh FOLDER`, which writes modules into that folder.
     Script,
 }
 
-/// A folder whose source becomes a module.
+/// A folder whose source is built into a module.
 pub struct Package {
     folder: PathBuf,
     builder: Builder,
-    /// The modules of the configuration; those called as what cargo leaves are fed by it.
+    /// The modules of the configuration; build outputs replace those of the same file name.
     modules: Vec<PathBuf>,
 }
 
 impl Package {
-    /// The package in whose target folder a module lies; none if it lies elsewhere.
+    /// Returns the package whose target folder contains a module; `None` if the module is elsewhere.
     pub fn of_module(module: &Path) -> Option<Package> {
         let folder = |target: &Path, with: &str| {
             let folder = target.parent().filter(|_| target.ends_with("target"))?;
@@ -81,7 +81,7 @@ impl Package {
         Some(package(folder, Builder::Cargo(profile)))
     }
 
-    /// The package in a folder; cargo builds it for release.
+    /// Returns the package in a folder; cargo builds it with the profile `release`.
     ///
     /// # Errors
     /// When there is none.
@@ -104,12 +104,12 @@ impl Package {
         })
     }
 
-    /// Whether both are the same.
+    /// Whether both are in the same folder.
     pub fn is(&self, other: &Package) -> bool {
         self.folder == other.folder
     }
 
-    /// Says which modules the configuration has.
+    /// Sets the modules of the configuration.
     pub fn feeds(&mut self, modules: &[PathBuf]) {
         self.modules = modules.to_vec();
     }
@@ -122,15 +122,15 @@ impl Package {
             .into_owned()
     }
 
-    /// The octets of all modules that there are.
+    /// The contents of its modules; `None` for those that cannot be read.
     fn contents(&self) -> Vec<Option<Vec<u8>>> {
         self.modules.iter().map(|module| fs::read(module).ok()).collect()
     }
 
-    /// Whether cargo could build it.
+    /// Checks that cargo can build it.
     ///
     /// # Errors
-    /// What is missing, and how to install it. A script says so itself.
+    /// What is missing, and how to install it. Scripts check this themselves.
     pub fn check_tools(&self) -> Result<(), String> {
         if self.builder == Builder::Script {
             return Ok(());
@@ -161,7 +161,7 @@ impl Package {
         }
     }
 
-    /// Builds it, and puts what that leaves where the configuration wants it.
+    /// Builds it, and copies the result to where the configuration expects it.
     pub fn build(&self, view: &View) -> Built {
         let before = self.contents();
         let name = self.name();
@@ -205,7 +205,8 @@ impl Package {
         }
     }
 
-    /// Runs who builds it, and shows how far that is: whether it succeeded, what else it said, and what it left.
+    /// Runs the build and shows its progress. Returns whether it succeeded, its other output, and its
+    /// modules.
     fn run(&self, view: &View) -> io::Result<(bool, String, Vec<PathBuf>)> {
         let left = self.folder.join("target/dev");
         let mut command = match &self.builder {
@@ -257,11 +258,11 @@ impl Package {
     }
 }
 
-/// A line of cargo's that says how far it is, without its colours.
+/// Returns a progress message of cargo without colours; `None` for any other line.
 fn progress(line: &str) -> Option<String> {
     let mut plain = String::new();
     for (index, piece) in line.split("\x1b[").enumerate() {
-        // What follows an escape begins with its parameters and an `m`.
+        // Each piece after an escape starts with parameters and an `m`.
         plain += match piece.split_once('m') {
             Some((_, text)) if index > 0 => text,
             _ => piece,
@@ -274,7 +275,7 @@ fn progress(line: &str) -> Option<String> {
         .then(|| plain.to_owned())
 }
 
-/// Modules that cargo's messages name.
+/// The modules named in cargo's messages.
 fn artifacts(messages: &str) -> Vec<PathBuf> {
     let files = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -288,8 +289,7 @@ fn artifacts(messages: &str) -> Vec<PathBuf> {
     files.collect()
 }
 
-/// Puts an artifact where the configuration has the module, unless that is the same file or has the same
-/// content. Moved into place as a whole.
+/// Copies an artifact to the module's path, atomically, unless that is the same file or has the same content.
 fn place(artifact: &Path, module: &Path) -> io::Result<()> {
     let same = fs::canonicalize(module)
         .ok()
@@ -305,9 +305,9 @@ fn place(artifact: &Path, module: &Path) -> io::Result<()> {
     fs::rename(&beside, module)
 }
 
-/// Tells when sources change.
+/// Watches sources for changes.
 pub struct Watch {
-    /// Kept for as long as events are wanted.
+    /// Dropping it ends the events.
     _watcher: RecommendedWatcher,
     events: Receiver<PathBuf>,
     folders: Vec<PathBuf>,
@@ -317,7 +317,7 @@ impl Watch {
     /// Watches the sources of these packages, and the configuration's folder.
     ///
     /// # Errors
-    /// When the machine has no more watches to give.
+    /// When the machine has no more watches.
     pub fn start(packages: &[Package], file: &Path) -> Result<Watch, String> {
         let (send, events) = channel();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -356,11 +356,11 @@ impl Watch {
         })
     }
 
-    /// Waits until a file has changed and all of them have come to rest; gives those that have.
+    /// Waits for a change, and then until no more follow; returns the changed files.
     pub fn changed(&mut self) -> BTreeSet<PathBuf> {
         let mut changed = BTreeSet::new();
         while changed.is_empty() {
-            // Without a sender nothing ever changes again.
+            // Without a sender, there will be no more changes.
             let Ok(first) = self.events.recv() else {
                 loop {
                     std::thread::park()
@@ -374,13 +374,13 @@ impl Watch {
         changed
     }
 
-    /// Waits for a change; gives the packages it concerns, perhaps none.
+    /// Waits for a change; returns the packages it affects, possibly none.
     pub fn changed_packages<'p>(&mut self, packages: &'p [Package]) -> Vec<&'p Package> {
         let changed = self.changed();
         let concerned = packages.iter().filter(|package| {
             let source = |path: &PathBuf| {
                 path.strip_prefix(&package.folder).is_ok_and(|rest| {
-                    // The configuration and test cases are the proxy's, and no part of the module.
+                    // The proxy reads configurations and test cases; they are not part of the module.
                     !rest
                         .extension()
                         .is_some_and(|extension| extension == "kdl" || extension == "md")
@@ -391,7 +391,7 @@ impl Watch {
         concerned.collect()
     }
 
-    /// The path, if it is one of a source: not what cargo or an editor leaves beside it.
+    /// The path, if it is a source file: not one that cargo or an editor left.
     fn source(&self, path: PathBuf) -> Option<PathBuf> {
         let rest = self
             .folders

@@ -1,7 +1,6 @@
-//! What `dnsweir dev` shows: a line for each thing that happens, in colours if somebody looks.
+//! The output of `dnsweir dev`: a line per event, with colours on a terminal.
 //!
-//! Each piece is written in one go, so that lines of several workers and of the builder do not mix, and the
-//! same text is readable in a file.
+//! Each event is written in one call, so that lines from workers and the builder do not mix.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -18,21 +17,21 @@ const GREEN: &str = "\x1b[32m";
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// How long the proxy may take to take over a module.
+/// How long to wait for the proxy to swap in a module.
 const SWAP: Duration = Duration::from_secs(10);
 
-/// Standard output.
+/// A view on standard output.
 pub struct View {
-    /// Whether it is a terminal.
+    /// Whether standard output is a terminal.
     pub colour: bool,
-    /// When the source was last saved, until that is in force or refused.
+    /// When the source was last saved; `None` once that is in use or refused.
     saved: Mutex<Option<Instant>>,
-    /// It is.
+    /// Signals that `saved` was cleared.
     settled: Condvar,
 }
 
 impl View {
-    /// A view that has shown nothing.
+    /// Makes a view.
     pub fn new() -> View {
         View {
             colour: std::io::stdout().is_terminal(),
@@ -41,51 +40,51 @@ impl View {
         }
     }
 
-    /// Remembers that the source was saved just now.
+    /// Records that the source was saved now.
     pub fn saved(&self) {
         *self.saved.lock() = Some(Instant::now());
     }
 
-    /// Waits until what was saved is in force, or refused; a while at most.
+    /// Waits until the saved source is in use or refused, but at most `SWAP`.
     pub fn await_swap(&self) {
         let mut saved = self.saved.lock();
         self.settled
             .wait_while_for(&mut saved, |saved| saved.is_some(), SWAP);
     }
 
-    /// What was saved changes nothing, or nothing more.
+    /// Marks the last save as done.
     pub fn settled(&self) {
         *self.saved.lock() = None;
         self.settled.notify_all();
     }
 
-    /// A generation is not taken.
+    /// Shows that a generation was refused.
     pub fn refused(&self, why: &str) {
         self.failed("not swapped: the previous configuration stays in use", why);
         self.settled();
     }
 
-    /// Something that goes on.
+    /// Shows progress.
     pub fn note(&self, text: &str) {
         self.write(DIM, text, "");
     }
 
-    /// Something that went well.
+    /// Shows a success.
     pub fn done(&self, text: &str) {
         self.write(GREEN, text, "");
     }
 
-    /// Something that did not, and what there is to say about it.
+    /// Shows a failure with details.
     pub fn failed(&self, text: &str, details: &str) {
         self.write(RED, text, details);
     }
 
-    /// Somebody else's words.
+    /// Shows another program's output.
     pub fn quote(&self, details: &str) {
         print(details);
     }
 
-    /// A generation is in force.
+    /// Shows that a generation is in use.
     pub fn swapped(&self, generation: &Generation) {
         let after = self.saved.lock().take().map(|saved| saved.elapsed());
         self.settled.notify_all();
@@ -104,7 +103,7 @@ impl View {
         ));
     }
 
-    /// A query, and what filters decided about it.
+    /// Shows a query, and the decisions of its filters.
     pub fn query(&self, told: &TraceView<'_>) {
         let took = time(told.took.as_nanos() as f64 / 1000.0);
         let reply = match &told.reply {
@@ -160,12 +159,12 @@ impl View {
     }
 }
 
-/// Whether a filter was asked, or remembered.
+/// Whether a filter was called, or its remembered verdict used.
 fn of_filter(event: &TraceEvent) -> bool {
     event.stage.starts_with("use ") && !event.did.iter().any(|line| line.starts_with("not asked"))
 }
 
-/// Whoever reads may have gone, and there is nobody else to tell.
+/// Prints a text. Errors are ignored: the reader may be gone, and there is no other output.
 fn print(piece: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(piece.as_bytes()).and_then(|()| out.flush());

@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! All that a filter may do is in the documentation of `dnsweir_filter`: `cargo doc --open`.
+//! Everything a filter can do is in the documentation of `dnsweir_filter`: `cargo doc --open`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,22 +17,21 @@ use dnsweir_filter::{
     Answer, Filter, Invalid, Manifest, NameBuf, NameMap, Query, Rcode, Rdata, Setup, Ttl, Type, Verdict,
 };
 
-/// How long the proxy may go without asking again about the same name: nothing here depends on who asks, or
-/// when.
+/// How long the proxy may reuse a verdict for a name: no verdict here depends on the client or the time.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// The filter: what it keeps of its configuration.
+/// The filter, with what it keeps of its configuration.
 pub struct {Type} {
-    /// By name.
+    /// Addresses by name.
     answers: NameMap<Vec<IpAddr>>,
-    /// These names, and all below them.
+    /// These names, and everything below them.
     blocked: NameMap<()>,
     ttl: Duration,
 }
 
 impl Filter for {Type} {
-    /// Called once. What is wrong in the operator's `config` is underlined in their file; reading goes on
-    /// after a mistake, so that they see all of them at once.
+    /// Called once. Mistakes in the operator's `config` are underlined in their file. Reading continues after
+    /// a mistake, so that all of them are reported together.
     fn configure(setup: Setup<'_>) -> Result<({Type}, Manifest), Invalid> {
         let config = setup.config();
         let ttl = config.setting_or("ttl", Ttl::HOUR).into();
@@ -56,12 +55,12 @@ impl Filter for {Type} {
             let help = "such as: block \"ads.example\"";
             return Err(config.mistake("there is nothing to answer or to block").help(help).report());
         }
-        // The proxy calls the filter for these names and what is below them, and for nothing else.
+        // The proxy calls the filter only for queries at or below these names.
         let manifest = Manifest::new().queries().at_or_below(&names);
         Ok(({Type} { answers, blocked, ttl }, manifest))
     }
 
-    /// Called for every query that the manifest covers and that no remembered verdict settles.
+    /// Called for every query that the manifest covers and no remembered verdict answers.
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let name = query.name();
         if self.blocked.suffixes(name).next().is_some() {

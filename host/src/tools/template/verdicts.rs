@@ -1,4 +1,4 @@
-//! What the filter says, tried without a proxy. `cargo test` runs this on your machine.
+//! Tests the filter's verdicts without a proxy. `cargo test` runs this on your machine.
 #![cfg(not(target_family = "wasm"))]
 
 use std::time::Duration;
