@@ -1,4 +1,4 @@
-//! The program that needs nothing of the system that it runs on, in an archive with its manual pages, completions and licences.
+//! Packs the statically linked program into an archive, with its manual pages, completions and licences.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,10 +8,10 @@ use crate::source::Source;
 use crate::system::System;
 use crate::{Failure, bill, dependencies, image, layout, licences, manual, read, write};
 
-/// What is linked in beside the crates: the C library of Rust's targets for musl, whose terms Debian has beside its own build of it.
+/// The terms of what is linked in besides crates: the C library of Rust's musl targets. Debian has them.
 const LIBRARY: &str = "/usr/share/doc/musl/copyright";
 
-/// Writes the archive, and says where.
+/// Writes the archive, and returns its path.
 pub fn pack(
     source: &Source,
     system: &System,

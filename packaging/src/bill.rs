@@ -1,4 +1,4 @@
-//! The bill of materials: every crate and every Debian package inside, as SPDX 2.3 in JSON.
+//! The bill of materials, in SPDX 2.3 JSON: every crate and Debian package in the image.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::elf::Processor;
 use crate::source::Source;
 use crate::system::Package;
 
-/// The whole document.
+/// Returns the whole document.
 pub fn spdx<'p>(
     source: &Source,
     processor: Processor,
@@ -66,7 +66,7 @@ pub fn spdx<'p>(
     document(source, processor, &parts, &relations)
 }
 
-/// What stands around the parts.
+/// The document around the parts.
 fn document(
     source: &Source,
     processor: Processor,
@@ -105,7 +105,7 @@ fn part(id: &str, name: &str, version: &str, licence: &str, locator: &str) -> Va
     })
 }
 
-/// Letters, digits, dots and hyphens are all that SPDX allows (clause 7.2).
+/// An identifier: SPDX allows only letters, digits, dots and hyphens (clause 7.2).
 fn identifier(name: &str) -> String {
     let allowed = |c: char| {
         if c.is_ascii_alphanumeric() || c == '.' {

@@ -1,5 +1,5 @@
-//! The Helm chart: as the archive that `helm package` makes, and as the artifact that `helm push` makes of it
-//! (<https://helm.sh/docs/topics/registries/>). The same octets each time, which those of helm are not.
+//! The Helm chart, as an archive like that of `helm package` and an artifact like that of `helm push`
+//! (<https://helm.sh/docs/topics/registries/>). Unlike helm's, both are reproducible.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,17 @@ use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::{Failure, copy, image, write};
 
-/// Media types that helm gives an artifact's parts.
+/// Media types of the parts of helm's artifacts.
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-/// Where the chart is in the source.
+/// The chart's folder in the source.
 const CHART: &str = "deploy/helm/dnsweir";
 
-/// The image that its values name: one that nobody has pushed anywhere.
+/// The image in its default values, which exists in no registry.
 const IMAGE: &str = "repository: docker.io/library/dnsweir\n";
 
-/// Writes the archive and the layout, and says where. With a `registry`, pods of the chart get the image that is pushed there.
+/// Writes the archive and the layout, and returns their paths. With a `registry`, pods use the image there.
 pub fn pack(source: &Source, registry: Option<&str>, out: &Path) -> Result<Vec<String>, Failure> {
     let staged = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     let chart = staged.path().join("dnsweir");
@@ -51,7 +51,7 @@ pub fn pack(source: &Source, registry: Option<&str>, out: &Path) -> Result<Vec<S
     ])
 }
 
-/// Adds where the source is, and gives what helm has as an artifact's configuration: the same in JSON.
+/// Adds the source's URL, and returns the artifact's configuration: the same in JSON.
 fn describe(source: &Source, file: &Path) -> Result<Value, Failure> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
@@ -70,7 +70,7 @@ fn describe(source: &Source, file: &Path) -> Result<Value, Failure> {
     Ok(described)
 }
 
-/// A `Chart.yaml` that is a list of words and their texts, as ours is.
+/// Parses a `Chart.yaml` that is a list of words and texts, as ours is.
 fn read(text: &str) -> Result<Value, Failure> {
     let mut read = Map::new();
     for line in text
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// What helm looks for in a registry, and what it finds in the archive.
+    /// The artifact has what helm expects in a registry and in the archive.
     #[test]
     fn the_artifact_is_one_of_helms() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! A Debian package: the program, its manual pages and completions, a systemd unit, and a configuration that is the
-//! operator's.
+//! The Debian package: the program, manual pages, completions, a systemd unit, and a configuration file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +9,7 @@ use crate::source::Source;
 use crate::system::System;
 use crate::{Failure, bill, dependencies, licences, manual, output, precompiled, read, write};
 
-/// Files that are part of the package as they are, and where they go.
+/// Files packaged as they are, and their destinations.
 const FILES: [(&str, &str); 2] = [
     ("packaging/debian/dnsweir.kdl", "etc/dnsweir/dnsweir.kdl"),
     (
@@ -19,7 +18,7 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Documents that the program's messages and the files above name.
+/// Documents that messages of the program and the files above refer to.
 const DOCUMENTS: [&str; 9] = [
     "configuration.md",
     "filters.md",
@@ -32,14 +31,14 @@ const DOCUMENTS: [&str; 9] = [
     "reference/metrics.md",
 ];
 
-/// Shells with the place where each looks for completions.
+/// Shells and where each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/dnsweir"),
     ("zsh", "usr/share/zsh/vendor-completions/_dnsweir"),
     ("fish", "usr/share/fish/vendor_completions.d/dnsweir.fish"),
 ];
 
-/// Writes the package, and says where.
+/// Writes the package, and returns its path.
 pub fn pack(
     source: &Source,
     system: &System,
@@ -55,7 +54,7 @@ pub fn pack(
         source.version,
         system.processor().name()
     ));
-    // dpkg-deb gives everything this time, and root for an owner.
+    // dpkg-deb sets this time on everything, and root as the owner.
     output(
         Command::new("dpkg-deb")
             .args(["--root-owner-group", "--build"])
@@ -98,7 +97,7 @@ fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &
     write(&documents.join("sbom.spdx.json"), bill)
 }
 
-/// Debian has the text of this licence, so a package names it (Debian Policy 12.5).
+/// Debian includes the text of this licence, so a package only refers to it (Debian Policy 12.5).
 fn copyright(source: &Source) -> Result<String, Failure> {
     let notice = source.root.join("LICENSE");
     if !notice.is_file() {
@@ -109,7 +108,7 @@ fn copyright(source: &Source) -> Result<String, Failure> {
         .into())
 }
 
-/// What dpkg is told.
+/// Writes the control files.
 fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure> {
     let folder = root.join("DEBIAN");
     let glibc = system.program.glibc;

@@ -1,4 +1,4 @@
-//! The crates that are linked into the program and its built-in filters, as cargo knows them.
+//! The crates linked into the program and its built-in filters, from cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::source::Source;
 use crate::{Failure, output};
 
-/// What every shipped program consists of.
+/// The crates whose dependencies are shipped.
 const ROOTS: [&str; 5] = [
     "dnsweir",
     "dnsweir-filter-hosts",
@@ -18,7 +18,7 @@ const ROOTS: [&str; 5] = [
     "dnsweir-filter-rewrite",
 ];
 
-/// One crate.
+/// A crate.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependency {
     /// Its name.
@@ -27,13 +27,13 @@ pub struct Dependency {
     pub version: String,
     /// Its licence, as an SPDX expression.
     pub licence: String,
-    /// Where its source lies on this machine.
+    /// The folder with its source on this machine.
     pub folder: PathBuf,
-    /// SHA-256 of its package. None: it is one of ours.
+    /// SHA-256 of its package; `None` for our own crates.
     pub checksum: Option<String>,
 }
 
-/// All of them, ours included, by name and version.
+/// Returns all of them, ours included, by name and version.
 pub fn of(source: &Source, target: &str) -> Result<Vec<Dependency>, Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let said = output(Command::new(cargo).current_dir(&source.root).args([
@@ -55,7 +55,7 @@ pub fn of(source: &Source, target: &str) -> Result<Vec<Dependency>, Failure> {
             Dependency {
                 name: name.to_owned(),
                 version: version.to_owned(),
-                // What older manifests have instead of OR.
+                // Older manifests use `/` instead of OR.
                 licence: string(&package["license"]).replace('/', " OR "),
                 folder: manifest.parent().unwrap_or(&manifest).to_owned(),
                 checksum: checksums.get(&(name.to_owned(), version.to_owned())).cloned(),
@@ -66,7 +66,7 @@ pub fn of(source: &Source, target: &str) -> Result<Vec<Dependency>, Failure> {
     Ok(dependencies)
 }
 
-/// Identifiers of what is reached by dependencies that are linked: not those for building and testing.
+/// The package IDs reachable through linked dependencies, without those for building and testing.
 fn linked(metadata: &Value) -> BTreeSet<&str> {
     let nodes: BTreeMap<&str, &Value> = items(&metadata["resolve"]["nodes"])
         .map(|node| (string(&node["id"]), node))
@@ -88,7 +88,7 @@ fn linked(metadata: &Value) -> BTreeSet<&str> {
     linked
 }
 
-/// What `Cargo.lock` has, by name and version.
+/// The checksums in `Cargo.lock`, by name and version.
 fn checksums(source: &Source) -> Result<BTreeMap<(String, String), String>, Failure> {
     let path = source.root.join("Cargo.lock");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

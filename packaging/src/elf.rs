@@ -1,4 +1,4 @@
-//! What a program asks of the system that it runs on, as its ELF headers say.
+//! Reads from ELF headers what a program needs of the system.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use object::{Endianness, Object as _, ObjectSymbol as _};
 
 use crate::Failure;
 
-/// Processors that dnsweir is packed for.
+/// Processors that dnsweir is packaged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// x86-64.
@@ -18,7 +18,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// As Debian and OCI images call it.
+    /// The name in Debian and OCI images.
     pub fn name(self) -> &'static str {
         match self {
             Processor::Amd64 => "amd64",
@@ -26,7 +26,7 @@ impl Processor {
         }
     }
 
-    /// The folder of Debian's libraries for it.
+    /// The folder of its libraries in Debian.
     pub fn libraries(self) -> &'static str {
         match self {
             Processor::Amd64 => "x86_64-linux-gnu",
@@ -34,7 +34,7 @@ impl Processor {
         }
     }
 
-    /// Rust's name of it.
+    /// The Rust target.
     pub fn target(self) -> &'static str {
         match self {
             Processor::Amd64 => "x86_64-unknown-linux-gnu",
@@ -42,7 +42,7 @@ impl Processor {
         }
     }
 
-    /// Rust's name of it for programs that need no C library of the system.
+    /// The Rust target for static programs, which need no C library of the system.
     pub fn static_target(self) -> &'static str {
         match self {
             Processor::Amd64 => "x86_64-unknown-linux-musl",
@@ -51,23 +51,23 @@ impl Processor {
     }
 }
 
-/// What one program or library needs.
+/// The requirements of a program or library.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// What it runs on.
+    /// Its processor.
     pub processor: Processor,
-    /// The dynamic linker, by its path; libraries name none.
+    /// The path of the dynamic linker; libraries have none.
     pub linker: Option<String>,
-    /// Libraries by their names.
+    /// The names of libraries.
     pub libraries: Vec<String>,
-    /// The newest version of glibc that it has a symbol of, such as `2.34`.
+    /// The newest version of glibc's symbols that it uses, such as `2.34`.
     pub glibc: Option<(u32, u32)>,
 }
 
-/// Reads a file's headers.
+/// Reads the headers of a file.
 ///
 /// # Errors
-/// When it is none that Linux runs on one of these processors.
+/// When it is not a Linux program or library for one of these processors.
 pub fn needs(path: &Path) -> Result<Needs, Failure> {
     let bytes = crate::read(path)?;
     parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))
@@ -106,7 +106,7 @@ fn parse(bytes: &[u8]) -> Result<Needs, Failure> {
     })
 }
 
-/// The newest version of glibc's symbols that a file wants.
+/// The newest version of glibc's symbols that a file uses.
 fn glibc(bytes: &[u8]) -> Result<Option<(u32, u32)>, Failure> {
     let file = object::read::elf::ElfFile64::<Endianness>::parse(bytes).map_err(|error| error.to_string())?;
     let table = file.elf_section_table();

@@ -1,4 +1,5 @@
-//! An image: what dnsweir calls on a node, the libraries that this loads, and nothing else. No shell, no package manager.
+//! The container image: dnsweir, the programs that it runs on a node, their libraries, and nothing else. No
+//! shell, no package manager.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,7 +13,7 @@ use crate::source::Source;
 use crate::system::{Package, System};
 use crate::{Failure, bill, dependencies, licences, precompiled, read, write};
 
-/// What writes rules. One program of each kind has all the names of its kind.
+/// Programs that write rules. Each file has several names, one per command.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     (
         "/usr/sbin/xtables-nft-multi",
@@ -39,14 +40,14 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("/usr/sbin/nft", &[]),
 ];
 
-/// What knows the matches and targets that rules name, others' rules among them.
+/// Prefixes of the extensions for matches and targets in rules, including rules of other programs.
 const EXTENSIONS: [&str; 3] = ["libxt_", "libipt_", "libip6t_"];
 
-/// The user for who needs no capability: a number, since Kubernetes' `runAsNonRoot` cannot tell what a name means.
+/// A user without capabilities. Pods use its number, since Kubernetes's `runAsNonRoot` cannot resolve names.
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 
-/// Empty folders, with their modes. On a volume of its own each is only a place to mount it.
+/// Empty folders with their modes; on separate volumes, they are only mount points.
 const FOLDERS: [(&str, u32); 4] = [
     ("run", 0o755),
     ("tmp", 0o1777),
@@ -54,11 +55,11 @@ const FOLDERS: [(&str, u32); 4] = [
     ("var/cache/dnsweir", 0o755),
 ];
 
-/// What answers where nobody has said anything: everybody that `clients` lets in by default, from the servers that the
-/// container's `resolv.conf` names.
+/// The configuration used if the operator mounts none: answers the clients that `clients` allows by default,
+/// from the servers in the container's `resolv.conf`.
 const CONFIGURATION: &str = include_str!("../image/dnsweir.kdl");
 
-/// Writes the layout and the file, and says where.
+/// Writes the layout and the file, and returns their paths.
 pub fn pack(
     source: &Source,
     system: &System,
@@ -95,7 +96,7 @@ pub fn pack(
     ])
 }
 
-/// Puts everything in its place.
+/// Fills the root folder.
 fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result<(), Failure> {
     let wrong = |error| format!("{}: {error}", root.display());
     for (folder, mode) in FOLDERS {
@@ -126,7 +127,7 @@ fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result
     describe(source, system, root)
 }
 
-/// Licences and the bill of materials, for all that is in there.
+/// Writes the licences and the bill of materials for everything in the image.
 fn describe(source: &Source, system: &System, root: &Path) -> Result<(), Failure> {
     let files: Vec<String> = walk(root)?
         .iter()
@@ -149,7 +150,7 @@ fn describe(source: &Source, system: &System, root: &Path) -> Result<(), Failure
     write(&folder.join("sbom.spdx.json"), bill)
 }
 
-/// The image in a layout, under its version, and the description of its manifest.
+/// Returns a layout with the image tagged by its version, and the descriptor of its manifest.
 fn image(source: &Source, system: &System, root: &Path, name: &str) -> Result<(Layout, Value), Failure> {
     let mut layout = Layout::default();
     let tar = layer(root, source.time)?;
@@ -167,7 +168,7 @@ fn image(source: &Source, system: &System, root: &Path, name: &str) -> Result<(L
     Ok((layout, manifest))
 }
 
-/// What `docker load` of older versions reads, and what it takes for the same files.
+/// The manifest that older versions of `docker load` read; it refers to the same files.
 fn for_docker(manifest: &Value, tag: &str) -> Result<Vec<u8>, Failure> {
     let path = |described: &Value| {
         let digest = described["digest"].as_str().unwrap_or_default();
@@ -178,7 +179,7 @@ fn for_docker(manifest: &Value, tag: &str) -> Result<Vec<u8>, Failure> {
     }]))
 }
 
-/// How a container of it starts.
+/// The image configuration.
 fn config(source: &Source, system: &System, layer: &str) -> Result<Value, Failure> {
     Ok(json!({
         "created": source.date()?,
@@ -197,7 +198,7 @@ fn config(source: &Source, system: &System, layer: &str) -> Result<Value, Failur
     }))
 }
 
-/// By the names that the OCI image specification gives them.
+/// Labels with the names of the OCI image specification.
 pub(crate) fn labels(source: &Source) -> Result<Value, Failure> {
     let mut labels = json!({
         "org.opencontainers.image.title": "dnsweir",
@@ -215,7 +216,7 @@ pub(crate) fn labels(source: &Source) -> Result<Value, Failure> {
     Ok(labels)
 }
 
-/// A folder as a layer: in order of its paths, everything root's and of one time.
+/// Packs a folder as a layer: sorted by path, owned by root, with a fixed time.
 pub(crate) fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
     let mut tar = Builder::new(Vec::new());
     for path in walk(root)? {
@@ -276,7 +277,7 @@ fn header(kind: EntryType, mode: u32, time: u64, size: u64) -> Header {
     header
 }
 
-/// All that is below a folder, sorted.
+/// All paths below a folder, sorted.
 fn walk(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let wrong = |error| format!("{}: {error}", folder.display());
     let mut paths = Vec::new();

@@ -1,4 +1,4 @@
-//! One image for several processors: an index of what `image` made for each, with the bill of materials of each beside it.
+//! A multi-platform image: an index of what `image` made for each processor, with the bills of materials.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::{Failure, image};
 
-/// Where an image has its bill of materials.
+/// The path of the bill of materials in an image.
 const BILL: &str = "usr/share/doc/dnsweir/sbom.spdx.json";
 
-/// Joins the layouts in these folders, and says where.
+/// Joins the layouts in these folders, and returns the path.
 pub fn pack(source: &Source, images: &[PathBuf], name: &str, out: &Path) -> Result<Vec<String>, Failure> {
     let mut joined = Layout::default();
     let mut manifests = Vec::new();
@@ -43,7 +43,7 @@ pub fn pack(source: &Source, images: &[PathBuf], name: &str, out: &Path) -> Resu
     Ok(vec![format!("{}: an OCI layout, {digest}", folder.display())])
 }
 
-/// What an image says that it is made of.
+/// The bill of materials in an image.
 fn bill(layout: &Layout, image: &Value) -> Result<Vec<u8>, Failure> {
     let manifest = layout.document(image)?;
     let layer = layout.content(&manifest["layers"][0])?;
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// An image with a bill and nothing else.
+    /// An image that contains only a bill of materials.
     fn image(folder: &Path, processor: &str) -> PathBuf {
         let root = folder.join(format!("{processor}-root"));
         crate::write(&root.join(BILL), processor).unwrap();
@@ -112,7 +112,7 @@ mod tests {
                 processor.as_bytes()
             );
         }
-        // Each blob is what its name says.
+        // Each blob matches the digest in its name.
         for entry in fs::read_dir(folder.path().join("oci/image/blobs/sha256")).unwrap() {
             let path = entry.unwrap().path();
             assert_eq!(

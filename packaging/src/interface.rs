@@ -1,5 +1,5 @@
-//! The interface of filters as a WIT package in WebAssembly, as `wkg publish` and other tools of components take it, and in C and
-//! in Go, each with a filter that builds as it is.
+//! The interface of filters: as a WIT package in WebAssembly for `wkg publish` and other component tools, and
+//! in C and Go, each with a filter that builds.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use wit_parser::Resolve;
 
 use super::{Failure, copy, image, write};
 
-/// Folders in `examples/languages`. Rust's is a crate of cargo's.
+/// Folders in `examples/languages`; Rust has a crate instead.
 const LANGUAGES: [&str; 2] = ["c", "go"];
 
-/// Packs the interface in a folder of WIT files, and what a folder of languages has of it.
+/// Packs the interface in a folder of WIT files, and its versions in the folders of languages.
 pub fn pack(wit: &Path, languages: &Path, out: &Path) -> Result<Vec<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error:#}", wit.display());
     let mut resolve = Resolve::new();

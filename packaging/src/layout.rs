@@ -1,7 +1,7 @@
-//! What a repository of a registry holds, as files: an OCI layout, whose index says which manifest has which tag.
+//! An OCI layout: the contents of a registry's repository as files, with an index of tagged manifests.
 //!
-//! Every tag that a registry is to have is one of these, those of signatures and of what is said about an image among them, so that to
-//! push is to copy one after the other.
+//! The layout contains every tag that the registry will have, including signatures and referrers of an image,
+//! so that pushing means copying them one by one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,29 +14,29 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Failure, read, write};
 
-/// Media types of manifests, as the OCI image specification has them.
+/// Media type of a manifest, in the OCI image specification.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// Of an index of manifests.
+/// Media type of an index of manifests.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// Of a configuration that says nothing.
+/// Media type of an empty configuration.
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// The annotation with a manifest's tag.
 const TAG: &str = "org.opencontainers.image.ref.name";
-/// The one with a name and a tag, which containerd reads.
+/// The annotation with name and tag that containerd reads.
 const NAME: &str = "io.containerd.image.name";
 
 /// A layout.
 #[derive(Debug, Default)]
 pub struct Layout {
-    /// Contents by their digests, in hexadecimal digits.
+    /// Contents by hexadecimal digest.
     blobs: BTreeMap<String, Vec<u8>>,
-    /// What the index lists.
+    /// The descriptors in the index.
     tagged: Vec<Value>,
 }
 
 impl Layout {
-    /// Reads what [`Layout::write`] has written.
+    /// Reads a layout written by [`Layout::write`].
     ///
     /// # Errors
     /// When there is no layout in the folder.
@@ -55,34 +55,34 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Adds a content, and gives its digest in hexadecimal digits.
+    /// Adds a blob, and returns its hexadecimal digest.
     pub fn blob(&mut self, content: Vec<u8>) -> String {
         let digest = digits(&content);
         self.blobs.insert(digest.clone(), content);
         digest
     }
 
-    /// Adds a content, and describes it as manifests do.
+    /// Adds a blob, and returns its descriptor.
     pub fn add(&mut self, media_type: &str, content: Vec<u8>) -> Value {
         let size = content.len();
         let digest = self.blob(content);
         json!({ "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": size })
     }
 
-    /// Adds a document, and describes it.
+    /// Adds a document, and returns its descriptor.
     ///
     /// # Errors
-    /// None that this program's documents lead to.
+    /// Never for the documents of this program.
     pub fn add_json(&mut self, media_type: &str, document: &Value) -> Result<Value, Failure> {
         Ok(self.add(media_type, encoded(document)?))
     }
 
-    /// Adds everything that another one has, but for its tags.
+    /// Adds all blobs of another layout, but not its tags.
     pub fn take(&mut self, other: Layout) {
         self.blobs.extend(other.blobs);
     }
 
-    /// Gives a tag to what is described; `name` is that of the repository, where it is known.
+    /// Tags a descriptor; `name` is the repository's, if known.
     pub fn tag(&mut self, described: &Value, tag: &str, name: Option<&str>) {
         let mut described = described.clone();
         described["annotations"] = json!({ TAG: tag });
@@ -93,22 +93,22 @@ impl Layout {
         self.tagged.push(described);
     }
 
-    /// What has a tag, as the index describes it.
+    /// The tagged descriptors in the index.
     pub fn tagged(&self) -> &[Value] {
         &self.tagged
     }
 
-    /// The tags, in their order.
+    /// The tags, in order.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.tagged
             .iter()
             .filter_map(|described| described["annotations"][TAG].as_str())
     }
 
-    /// The content that is described.
+    /// Returns the content of a descriptor.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is missing.
     pub fn content(&self, described: &Value) -> Result<&[u8], Failure> {
         let digest = described["digest"].as_str().unwrap_or_default();
         let found = self.blobs.get(digest.trim_start_matches("sha256:"));
@@ -117,19 +117,20 @@ impl Layout {
             .ok_or_else(|| format!("the layout has no blob {digest}"))
     }
 
-    /// The document that is described.
+    /// Returns the document of a descriptor.
     ///
     /// # Errors
-    /// When it is not there, or none.
+    /// When it is missing or not JSON.
     pub fn document(&self, described: &Value) -> Result<Value, Failure> {
         decoded(self.content(described)?)
     }
 
-    /// Adds what is said about a manifest: an artifact of one file, and the index by which those find it who ask a registry that
-    /// keeps no list of referrers (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>, "Referrers Tag Schema").
+    /// Adds a referrer of a manifest: an artifact of one file, and the index that makes it discoverable in
+    /// registries without a referrers API
+    /// (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>, "Referrers Tag Schema").
     ///
     /// # Errors
-    /// None that this program's documents lead to.
+    /// Never for the documents of this program.
     pub fn refer(
         &mut self,
         subject: &Value,
@@ -147,7 +148,7 @@ impl Layout {
             "layers": [layer],
             "subject": plain(subject),
         });
-        // Without its type, which is in the manifest: skopeo drops it from an index, and the digest would be another.
+        // Without artifactType, which the manifest has: skopeo drops it from an index, changing the digest.
         let described = self.add_json(MANIFEST, &manifest)?;
         let tag = subject["digest"].as_str().unwrap_or_default().replace(':', "-");
         let before = self
@@ -168,10 +169,10 @@ impl Layout {
         Ok(())
     }
 
-    /// Its files, by their paths in it.
+    /// Returns its files, by relative path.
     ///
     /// # Errors
-    /// None that this program's documents lead to.
+    /// Never for the documents of this program.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": self.tagged });
         let mut files = Vec::from_iter(
@@ -184,7 +185,7 @@ impl Layout {
         Ok(files)
     }
 
-    /// Writes it into a folder, in the place of what an earlier version left there.
+    /// Writes it into a folder, replacing what was there.
     ///
     /// # Errors
     /// When the folder cannot be written.
@@ -199,17 +200,17 @@ impl Layout {
     }
 }
 
-/// What describes a content and says no more of it.
+/// A descriptor reduced to its required fields.
 pub fn plain(described: &Value) -> Value {
     json!({ "mediaType": described["mediaType"], "digest": described["digest"], "size": described["size"] })
 }
 
-/// Where a blob lies in a layout.
+/// The path of a blob in a layout.
 pub fn path_of(digest: &str) -> String {
     format!("blobs/sha256/{digest}")
 }
 
-/// SHA-256, in hexadecimal digits.
+/// The SHA-256 in hexadecimal.
 pub fn digits(content: &[u8]) -> String {
     Sha256::digest(content)
         .iter()
@@ -217,20 +218,20 @@ pub fn digits(content: &[u8]) -> String {
         .collect()
 }
 
-/// Compressed by gzip, without a name or a time.
+/// Compresses with gzip, without a name or time.
 ///
 /// # Errors
-/// None: it is written to memory.
+/// Never: it writes to memory.
 pub fn compressed(content: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut encoder = GzBuilder::new().write(Vec::new(), Compression::default());
     let done = encoder.write_all(content).and_then(|()| encoder.finish());
     done.map_err(|error| error.to_string())
 }
 
-/// A document as it is written: its keys in order.
+/// Serializes a document, with its keys in order.
 ///
 /// # Errors
-/// None that this program's documents lead to.
+/// Never for the documents of this program.
 pub fn encoded(document: &Value) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(document).map_err(|error| error.to_string())
 }
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(read.files().unwrap(), layout.files().unwrap());
     }
 
-    /// A second statement about an image stands beside the first.
+    /// A second referrer of an image is added to the first.
     #[test]
     fn statements_are_found_by_what_they_are_about() {
         let mut layout = Layout::default();

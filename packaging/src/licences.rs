@@ -1,4 +1,4 @@
-//! The licences of everything that is linked into the program, with the texts that they ask to be passed on.
+//! Collects the licences of everything linked into the program, with the texts that must be included.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::dependencies::Dependency;
 
-/// Words that the names of files with licences and notices begin with.
+/// Prefixes of the names of licence and notice files.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",
@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = [
     "UNLICENSE",
 ];
 
-/// One text: who is under which licence, and then each different text once, with those that came with it.
+/// Returns one text: the crates with their licences, then each different text once, with its crates.
 pub fn text(dependencies: &[Dependency]) -> Result<String, Failure> {
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn text(dependencies: &[Dependency]) -> Result<String, Failure> {
     Ok(whole)
 }
 
-/// The texts in a package's folder, without differences that only concern ends of lines.
+/// The texts in a package's folder, with line endings normalized.
 fn found(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut found = crate::files(folder)?;
     found.retain(|(name, _)| {

@@ -1,8 +1,8 @@
-//! Packs what cargo built: an image for containers, a Debian package, and an archive; what authors of filters get, the interface; and what
-//! makes a release of all of it. `cargo xtask image`, `package`, `sdk` and `release` build and call it.
+//! Packages what cargo built: a container image, a Debian package, an archive, the interface for authors of
+//! filters, and a release. `cargo xtask image`, `package`, `sdk` and `release` build and call it.
 //!
-//! Image and package hold the program as the tests start it, its licences and a bill of materials; the image has what the program calls on a
-//! node besides. Made twice of the same commit by the same toolchain, they are equal to the octet.
+//! Image and package contain the program as the tests start it, its licences and a bill of materials; the
+//! image also has the programs it runs on a node. Builds of a commit by the same toolchain are identical.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -39,7 +39,7 @@ use clap::{Parser, Subcommand};
 use source::Source;
 use system::System;
 
-/// What went wrong, for a person to read.
+/// An error message.
 type Failure = String;
 
 #[derive(Debug, Parser)]
@@ -177,12 +177,12 @@ fn write(path: &std::path::Path, content: impl AsRef<[u8]>) -> Result<(), Failur
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// What a file holds.
+/// Reads a file.
 fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The plain files of a folder, in the order of their names.
+/// The regular files in a folder, sorted by name.
 fn files(folder: &std::path::Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let wrong = |error| format!("{}: {error}", folder.display());
     let mut files = Vec::new();
@@ -196,7 +196,7 @@ fn files(folder: &std::path::Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     Ok(files)
 }
 
-/// Copies a folder, without what was built in it.
+/// Copies a folder, except build outputs.
 fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<(), Failure> {
     let failed = |error| format!("{}: {error}", from.display());
     std::fs::create_dir_all(to).map_err(failed)?;
@@ -212,7 +212,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a command prints.
+/// Runs a command and returns its output.
 fn output(command: &mut std::process::Command) -> Result<String, Failure> {
     let shown = format!("{command:?}");
     let output = command

@@ -1,4 +1,4 @@
-//! What the program says of its own command line: manual pages, and completions for shells.
+//! Manual pages and shell completions, which the program generates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::Command;
 
 use crate::{Failure, output, write};
 
-/// Shells that a completion is written for.
+/// Shells to write completions for.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// Writes the completions for a shell to a file; `program` runs on this machine.
+/// Writes the completions for a shell to a file; `program` must run on this machine.
 pub fn completions(program: &Path, shell: &str, to: &Path) -> Result<(), Failure> {
     write(to, output(Command::new(program).args(["completions", shell]))?)
 }
 
-/// Writes all manual pages into a folder, and names them.
+/// Writes all manual pages into a folder, and returns their paths.
 pub fn pages(program: &Path, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let wrong = |error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(wrong)?;

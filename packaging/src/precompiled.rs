@@ -1,15 +1,15 @@
-//! The built-in filters as machine code, so that a container or a service compiles nothing at its start.
+//! Precompiles the built-in filters, so that a container or service compiles nothing at start.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::{Failure, output};
 
-/// Exec format error: a program for another processor, and nothing on this machine that runs it.
+/// Exec format error: the program is for another processor, and this machine cannot emulate it.
 const ENOEXEC: i32 = 8;
 
-/// Where `program` finds it when it is `usr/bin/dnsweir` below `root`. A program that cannot run here is packed without: it compiles
-/// at its start, as any program does that is only copied.
+/// Writes the code to where `program` finds it when it is `usr/bin/dnsweir` below `root`. Skipped for a
+/// program that cannot run here: it then compiles at start, like any copied program.
 pub fn install(program: &Path, root: &Path) -> Result<(), Failure> {
     let runs = Command::new(program).arg("--version").output();
     if runs.is_err_and(|error| error.raw_os_error() == Some(ENOEXEC)) {

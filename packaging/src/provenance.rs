@@ -1,5 +1,6 @@
-//! Where the files of a release are from: a statement of in-toto with SLSA's provenance, version 1
-//! (<https://slsa.dev/spec/v1.0/provenance>). It names no time and no machine, so that whoever builds the same commit gets the same one.
+//! The provenance of a release: an in-toto statement with SLSA provenance, version 1
+//! (<https://slsa.dev/spec/v1.0/provenance>). Without time or machine, so that rebuilding a commit reproduces
+//! it.
 
 use std::path::Path;
 
@@ -9,11 +10,11 @@ use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::{Failure, sums, write};
 
-/// Media type of such a statement.
+/// Media type of an in-toto statement.
 const STATEMENT: &str = "application/vnd.in-toto+json";
 
-/// Writes what is said about all files in a folder, and about the image and the chart, beside which it is put, too. `builder` is a URI
-/// that stands for who builds.
+/// Writes the statement about all files in a folder and about the image and chart, to which it is also
+/// attached. `builder` is a URI that identifies the builder.
 pub fn pack(source: &Source, builder: &str, folder: &Path) -> Result<Vec<String>, Failure> {
     let name = format!("dnsweir-{}.provenance.json", source.version);
     let file = folder.join(&name);
@@ -41,7 +42,7 @@ pub fn pack(source: &Source, builder: &str, folder: &Path) -> Result<Vec<String>
     Ok(vec![format!("{}: where all of it is from", file.display())])
 }
 
-/// What a layout has under this version.
+/// The descriptor tagged with this version in a layout.
 pub fn released(source: &Source, layout: &Layout) -> Option<Value> {
     let at = layout.tags().position(|tag| tag == source.version)?;
     layout.tagged().get(at).cloned()

@@ -1,4 +1,4 @@
-//! Pushes image and chart, each with all that belongs to it, by skopeo. What is there already under this version is not replaced.
+//! Pushes image and chart with everything attached to them, by skopeo. Existing versions are not replaced.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,8 @@ use crate::layout::Layout;
 use crate::source::Source;
 use crate::{Failure, output, provenance};
 
-/// The layouts of a release, and the repositories that they go to: helm and containers would otherwise find each other's.
+/// The layouts of a release and their repositories, separate so that helm and container tools do not mix up
+/// tags.
 pub fn repositories(registry: &str) -> [(&'static str, String); 2] {
     [
         ("oci/image", format!("{registry}/dnsweir")),
@@ -15,7 +16,7 @@ pub fn repositories(registry: &str) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Pushes what a folder has, and says under which names.
+/// Pushes the layouts in a folder, and returns their names.
 pub fn pack(source: &Source, registry: &str, folder: &Path) -> Result<Vec<String>, Failure> {
     let mut made = Vec::new();
     for (part, name) in repositories(registry) {
@@ -31,7 +32,7 @@ pub fn pack(source: &Source, registry: &str, folder: &Path) -> Result<Vec<String
             }
             _ => {}
         }
-        // The version last: whoever finds it finds its signature.
+        // The version comes last: when it appears, its signature is already there.
         let others = layout.tags().filter(|tag| *tag != source.version);
         for tag in others.chain([source.version]) {
             let mut copy = skopeo("copy", "--dest-tls-verify", registry);
@@ -53,7 +54,7 @@ fn there(name: &str) -> Option<String> {
     output(inspect.args(["--raw", &format!("docker://{name}")])).ok()
 }
 
-/// A command of skopeo's. What is copied is ours, so that no policy has to allow it; and there is no TLS on loopback, as docker has it.
+/// A skopeo command. The content is ours, so no policy needs to allow it. As in docker, no TLS on loopback.
 fn skopeo(what: &str, tls: &str, host: &str) -> Command {
     let mut command = Command::new("skopeo");
     command.args(["--insecure-policy", what]);

@@ -1,5 +1,7 @@
-//! Signs a release with a key of ECDSA P-256, by openssl: the checksums as `cosign sign-blob` does, and image and chart by cosign's simple
-//! signing (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>). `dnsweir verify` and cosign check them.
+//! Signs a release with an ECDSA P-256 key, by openssl: the checksums as `cosign sign-blob` does, the image
+//! and chart by cosign's simple signing
+//! (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>). `dnsweir verify` and cosign
+//! check them.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,11 +15,11 @@ use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::{Failure, provenance, push, sums, write};
 
-/// Media type of what is signed, and the annotation with the signature.
+/// Media type of the signed payload, and the annotation with the signature.
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
-/// Signs the checksums in a folder, and what is pushed from it to a `registry`.
+/// Signs the checksums in a folder, and what will be pushed from it to a `registry`.
 pub fn pack(
     source: &Source,
     key: &Path,
@@ -45,7 +47,7 @@ pub fn pack(
     Ok(made)
 }
 
-/// Adds the signature of a manifest, as one of the repository with this name.
+/// Adds the signature of a manifest for the repository `name`.
 fn add(layout: &mut Layout, described: &Value, name: &str, key: &Path) -> Result<(), Failure> {
     let digest = described["digest"].as_str().unwrap_or_default();
     let payload = layout::encoded(&json!({
@@ -74,7 +76,7 @@ fn add(layout: &mut Layout, described: &Value, name: &str, key: &Path) -> Result
     Ok(())
 }
 
-/// A signature in base 64. openssl asks for the key's password, if it has one.
+/// Returns a signature in base64. openssl asks for the key's password, if it has one.
 fn sign(key: &Path, message: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| format!("cannot run openssl: {error}");
     let mut openssl = Command::new("openssl");
@@ -84,9 +86,9 @@ fn sign(key: &Path, message: &[u8]) -> Result<String, Failure> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    // It is closed again at once: the message ends there.
+    // Dropping it ends the message.
     if let Some(mut input) = child.stdin.take() {
-        // Why it does not take it, it says itself.
+        // On failure, openssl reports the reason itself.
         let _ = input.write_all(message);
     }
     let output = child.wait_with_output().map_err(failed)?;

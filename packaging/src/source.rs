@@ -1,4 +1,4 @@
-//! What is packed: which version, of which commit.
+//! The version and commit being packaged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,20 +7,20 @@ use crate::{Failure, output};
 
 /// The source tree that the program was built from.
 pub struct Source {
-    /// Where it lies.
+    /// Its root folder.
     pub root: PathBuf,
     /// The version in `Cargo.toml`.
     pub version: &'static str,
-    /// The commit, in hexadecimal digits. None: the tree is not a git repository.
+    /// The commit, in hexadecimal; `None`: the tree is not a git repository.
     pub commit: Option<String>,
-    /// Seconds since 1970: the time that every file of a package has, so that packing again gives the same octets.
+    /// Seconds since 1970, the time of every packaged file, so that packaging is reproducible.
     pub time: u64,
-    /// Where others find it, as a URL, if that was said.
+    /// The public URL of the source, if given.
     pub repository: Option<String>,
 }
 
 impl Source {
-    /// What git says, and `SOURCE_DATE_EPOCH` before it.
+    /// Reads them from git; `SOURCE_DATE_EPOCH` overrides the time.
     pub fn read(repository: Option<String>) -> Result<Source, Failure> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.parent().unwrap_or(here).to_owned();
@@ -49,7 +49,7 @@ impl Source {
         })
     }
 
-    /// The time as RFC 3339 has it.
+    /// The time as in RFC 3339.
     pub fn date(&self) -> Result<String, Failure> {
         let time = format!("@{}", self.time);
         let date = output(Command::new("date").args(["-u", "-d", &time, "+%Y-%m-%dT%H:%M:%SZ"]))?;

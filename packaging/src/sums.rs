@@ -1,13 +1,13 @@
-//! The checksums of a release, in the form that `sha256sum --check` and `dnsweir verify` read.
+//! The checksums of a release, in the format of `sha256sum --check` and `dnsweir verify`.
 
 use std::path::Path;
 
 use crate::{Failure, layout, write};
 
-/// The file that they are in. What it is the beginning of, its signature, is not in it.
+/// The file with the checksums. Files whose names start with this, such as its signature, are not listed.
 pub const FILE: &str = "SHA256SUMS";
 
-/// Writes the checksums of all files in a folder, and says where; not of those in folders below it.
+/// Writes the checksums of all files in a folder, without subfolders, and returns the path.
 pub fn pack(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut text = String::new();
     for (name, digest) in files(folder)? {
@@ -18,7 +18,7 @@ pub fn pack(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(vec![file.display().to_string()])
 }
 
-/// The names of the files in a folder, in order, with their digests in hexadecimal digits.
+/// Returns the names of the files in a folder, in order, with their hexadecimal digests.
 ///
 /// # Errors
 /// When one cannot be read.
@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// By a program that is not ours.
+    /// A program that is not ours reads them.
     #[test]
     fn sha256sum_reads_them() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The Debian system that an image takes its libraries and programs from: this machine's, or one unpacked in a folder.
+//! The Debian system that libraries and programs are taken from: this machine, or one unpacked in a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::{Failure, output, write};
 /// A Debian system.
 pub struct System {
     root: PathBuf,
-    /// What the program to pack needs of it.
+    /// The requirements of the program to pack.
     pub program: Needs,
 }
 
@@ -25,7 +25,7 @@ pub struct Package {
 }
 
 impl System {
-    /// The system in `root`, for this program.
+    /// Opens the system in `root`, for this program.
     pub fn open(root: &Path, program: &Path) -> Result<System, Failure> {
         Ok(System {
             root: root.to_owned(),
@@ -33,17 +33,17 @@ impl System {
         })
     }
 
-    /// What the program runs on.
+    /// The program's processor.
     pub fn processor(&self) -> Processor {
         self.program.processor
     }
 
-    /// Where a file of the system lies, by its absolute path in there.
+    /// The path of a file of the system, given by its absolute path there.
     fn path(&self, file: &str) -> PathBuf {
         self.root.join(file.trim_start_matches('/'))
     }
 
-    /// Copies programs, by their absolute paths, with all libraries that they ask for.
+    /// Copies programs, by their absolute paths, with all libraries that they need.
     pub fn copy(&self, programs: &[String], into: &Path) -> Result<(), Failure> {
         let mut left: Vec<String> = programs.to_vec();
         let mut done = BTreeSet::new();
@@ -65,12 +65,12 @@ impl System {
         Ok(())
     }
 
-    /// Copies what the program itself asks for.
+    /// Copies what the program itself needs.
     pub fn copy_libraries(&self, into: &Path) -> Result<(), Failure> {
         self.copy(&self.found(&self.program)?, into)
     }
 
-    /// The files that are needed, by their absolute paths.
+    /// Finds the files that are needed, by their absolute paths.
     fn found(&self, needs: &Needs) -> Result<Vec<String>, Failure> {
         let triple = self.processor().libraries();
         let mut files: Vec<String> = needs.linker.iter().cloned().collect();
@@ -90,7 +90,7 @@ impl System {
         Ok(files)
     }
 
-    /// One file as it is, under its own path, whatever links lead to it.
+    /// Copies a file to the same path, following links.
     pub fn copy_file(&self, file: &str, into: &Path) -> Result<(), Failure> {
         let from = self.path(file);
         let content = fs::read(&from).map_err(|error| {
@@ -105,7 +105,7 @@ impl System {
         mode.map_err(|error| format!("{}: {error}", to.display()))
     }
 
-    /// Files in a folder whose names begin with one of these, by their absolute paths.
+    /// The absolute paths of files in a folder whose names start with one of these prefixes.
     pub fn files(&self, folder: &str, prefixes: &[&str]) -> Result<Vec<String>, Failure> {
         let path = self.path(folder);
         let entries = fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -118,14 +118,13 @@ impl System {
         Ok(files)
     }
 
-    /// The packages that files belong to, with what each one's copyright file says. A file whose package is not
-    /// known, since dpkg has no note of it, belongs to none.
+    /// The packages that files belong to, with their copyright files. Files unknown to dpkg are ignored.
     pub fn packages(&self, files: &[String]) -> Result<BTreeMap<Package, String>, Failure> {
-        // The folders above may be links on one system and not on the other.
+        // The folders above may be links on either system.
         let names = files
             .iter()
             .flat_map(|file| [file.clone(), format!("/usr{file}"), file.replacen("/usr", "", 1)]);
-        // It fails if any of them is nobody's, and prints the others all the same.
+        // dpkg fails if any file has no package, but still prints the others.
         let found = self.dpkg("--search").args(names).output();
         let found = found.map_err(|error| format!("cannot run dpkg-query: {error}"))?;
         let found = String::from_utf8_lossy(&found.stdout).into_owned();
