@@ -1,4 +1,4 @@
-//! `transfer`: which clients may transfer a zone, and which are notified of changes.
+//! `transfer`: which clients may transfer a zone, and which servers are notified of changes.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::words::{Table, words};
 use crate::dns::tsig::Key;
 
 words! {
-    /// `transfer { … }`: which clients may transfer a zone, and which are notified of changes.
+    /// `transfer { … }`: which clients may transfer a zone, and which servers are notified of changes.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Transfer in TRANSFER(0..=0): r#"transfer { to "192.0.2.7"; key "transfers.example.org"; notify "192.0.2.7" }"#;
 

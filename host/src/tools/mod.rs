@@ -1,8 +1,9 @@
 //! Tools for authors of filters and configurations, and for installation: `dnsweir filter …`, `explain`,
 //! `dev`, `verify` and others.
 //!
-//! They run the proxy's own code to show what the proxy does: [`explain`] sends a query through
-//! [`serve`](crate::serve); [`test`] and [`info`] load a module as the proxy would.
+//! They run the proxy's own code to show what it does: [`explain`] sends a query through
+//! [`serve`](crate::serve); [`test`] and [`info`] load a module as the proxy would. Nothing here is on the
+//! path of a query.
 
 pub mod artifacts;
 pub mod command_line;

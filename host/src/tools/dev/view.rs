@@ -1,6 +1,7 @@
 //! The output of `dnsweir dev`: a line per event, with colours on a terminal.
 //!
-//! Each event is written in one call, so that lines from workers and the builder do not mix.
+//! Each event is written in one call, so that lines from workers and the builder do not mix. A file gets the
+//! same text, without colours.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
