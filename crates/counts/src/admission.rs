@@ -1,19 +1,21 @@
-//! Room for so many at a time, shared fairly when it is full.
+//! A limit on concurrent requests, shared fairly when it is reached.
 //!
-//! A newcomer that finds no room takes the place of somebody who has been there long (unbound calls it jostling):
+//! A newcomer that finds no free place may take one from a request that has been in progress for long
+//! (unbound calls this jostling):
 //!
-//! 1. of the client with the most places, if that is more than the newcomer's client would then have, and more than a
-//!    sixteenth of all: its oldest gives way. So one client alone cannot keep another out.
-//! 2. Else of the subject with the most places (a zone, a question), by the same rule, as long as no smaller client
-//!    pays for it. So a zone that does not answer cannot keep those out that do.
-//! 3. Else the oldest of all, or of the newcomer's client if that has more than the oldest's, gives way if it has been
-//!    there for longer than the jostle time; else the newcomer is turned away. So everybody who is let in has some
-//!    time to finish.
+//! 1. From the client with the most places, if it has more than the newcomer's client would then have, and
+//!    more than a sixteenth of all: its oldest request gives way. So one client alone cannot lock out
+//!    another.
+//! 2. Else from the subject with the most places (a zone, a question), by the same rule, as long as no
+//!    smaller client pays for it. So a zone that does not answer cannot lock out those that do.
+//! 3. Else the oldest of all gives way, or the oldest of the newcomer's client if that client has more places
+//!    than the oldest's, provided it is older than the jostle time. If not, the newcomer is rejected. So
+//!    every admitted request has some time to finish.
 //!
-//! What is the jostle time depends on what they are there for: newcomers bring it.
+//! The jostle time depends on the kind of request, so newcomers bring it along.
 //!
-//! Who has how many is reckoned only while it is crowded: as a rule, to come and go is to be linked into a list and out of it.
-//! Clients are told apart by their whole address: the pods of a node share a network.
+//! Shares are counted only while the room is crowded; otherwise entering and leaving only links into a list
+//! and unlinks. Clients are told apart by their whole address, because the pods of a node share a network.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -26,32 +28,32 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use slab::Slab;
 
-/// The jostle time of those who know no better: unbound's `jostle-timeout`.
+/// The default jostle time: unbound's `jostle-timeout`.
 pub const JOSTLE: Duration = Duration::from_millis(200);
 
-/// The share of all places that nobody has to give away before the jostle time: one in so many.
+/// A client or subject with at most one place in this many keeps them all until the jostle time.
 const SMALL: usize = 16;
 
-/// So many at a time.
+/// A limited number of places.
 #[derive(Debug)]
 pub struct Room {
     hasher: foldhash::quality::RandomState,
     inner: Mutex<Inner>,
 }
 
-/// No room for the newcomer, and nobody gives way to it.
+/// There is no free place, and no holder has to give way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// One of the places. It is free when the last clone is dropped.
+/// One of the places. It is freed when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Place(Arc<Held>);
 
-/// What a place's holder and whoever displaces it both know.
+/// State shared by a place's holder and whatever displaces it.
 #[derive(Debug)]
 struct Held {
     room: Arc<Room>,
-    /// Where it is in the room.
+    /// Its index in the room.
     at: usize,
     number: u64,
     displaced: AtomicBool,
@@ -61,13 +63,13 @@ struct Held {
 #[derive(Debug)]
 struct Inner {
     limit: usize,
-    /// The next place's number: they count up.
+    /// The number of the next place; numbers are never reused.
     next: u64,
     inside: Slab<Inside>,
-    /// The ends of the list of those inside, in the order in which they came.
+    /// The ends of the list of places, in order of arrival.
     oldest: Option<usize>,
     newest: Option<usize>,
-    /// Who has how many; only while it is crowded.
+    /// Places per client and subject; only while the room is crowded.
     shares: Option<Box<Shares>>,
 }
 
@@ -81,7 +83,7 @@ struct Inside {
     newer: Option<usize>,
 }
 
-/// Who wants to come in.
+/// A request for a place.
 #[derive(Debug, Clone, Copy)]
 struct Newcomer {
     client: u64,
@@ -95,17 +97,17 @@ struct Shares {
     subjects: Groups,
 }
 
-/// Places by what they have in common.
+/// Places grouped by client or by subject.
 #[derive(Debug, Default)]
 struct Groups {
-    /// Where they are, by group and number.
+    /// Slab indices, by group and number.
     members: BTreeMap<(u64, u64), usize>,
     sizes: HashMap<u64, usize>,
     by_size: BTreeSet<(usize, u64)>,
 }
 
 impl Room {
-    /// Room for `limit` at a time.
+    /// Creates a room with `limit` places.
     pub fn new(limit: usize) -> Arc<Room> {
         Arc::new(Room {
             hasher: Default::default(),
@@ -120,23 +122,23 @@ impl Room {
         })
     }
 
-    /// Makes room for more, or for fewer: those who are inside stay.
+    /// Changes the limit. Requests that are inside stay.
     pub fn set_limit(&self, limit: usize) {
         let mut room = self.inner.lock();
         room.limit = limit;
         room.reckon();
     }
 
-    /// How many are inside.
+    /// The number of places taken.
     pub fn inside(&self) -> usize {
         self.inner.lock().inside.len()
     }
 
-    /// Lets `client` in with what `subject` stands for, if need be in the place of somebody else: one whose client or
-    /// subject has too many, or who has been there for the `jostle` time.
+    /// Admits a request of `client` about `subject`. If the room is full, it displaces a request whose client
+    /// or subject has too many places, or that has held its place for the `jostle` time.
     ///
     /// # Errors
-    /// There is no room, and nobody has to give way.
+    /// There is no free place, and no holder has to give way.
     pub fn enter(
         self: &Arc<Self>,
         client: IpAddr,
@@ -150,7 +152,7 @@ impl Room {
             since: now,
         };
         let (place, displaced) = self.inner.lock().enter(self, newcomer, jostle)?;
-        // No lock of ours is held: a waker runs code of the runtime it belongs to.
+        // Our lock is released here: a waker runs code of its runtime.
         if let Some(displaced) = displaced.as_ref().and_then(Weak::upgrade) {
             displaced.displace();
         }
@@ -159,14 +161,14 @@ impl Room {
 }
 
 impl Place {
-    /// Ready when somebody else has taken the place: its holder has to end what it does.
+    /// Ready when the place has been taken away: its holder has to stop.
     pub fn poll_displaced(&self, context: &mut Context<'_>) -> Poll<()> {
         let held = &self.0;
         if held.displaced.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
         let mut holder = held.holder.lock();
-        // Whoever displaces it says so before it looks for the waker: one that is left now is found.
+        // `displace` sets the flag before it looks for the waker, so a waker stored now is found.
         if held.displaced.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
@@ -177,12 +179,12 @@ impl Place {
         Poll::Pending
     }
 
-    /// Whether somebody else has taken it, or it was given up.
+    /// Whether the place was taken away or given up.
     pub fn is_displaced(&self) -> bool {
         self.0.displaced.load(Ordering::Acquire)
     }
 
-    /// Has its holder end what it does, as if somebody else had taken the place.
+    /// Makes the holder stop, as if the place had been taken away.
     pub fn give_up(&self) {
         self.0.displace();
     }
@@ -201,7 +203,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut room = self.room.inner.lock();
-        // Who was displaced has no place to give back: somebody else is there, or nobody.
+        // A displaced holder has no place to give back: its slot is empty or belongs to another.
         let own = |inside: &Inside| inside.number == self.number;
         if room.inside.get(self.at).is_some_and(own) {
             room.remove(self.at);
@@ -210,7 +212,7 @@ impl Drop for Held {
 }
 
 impl Inner {
-    /// Gives the newcomer a place, and says who has to leave for it.
+    /// Gives the newcomer a place; also returns the holder it displaces.
     fn enter(
         &mut self,
         room: &Arc<Room>,
@@ -250,7 +252,7 @@ impl Inner {
         Ok((Place(held), displaced))
     }
 
-    /// What stands for the newer neighbour of this one; of none: the oldest of all.
+    /// The link to the newer neighbour of `older`; without one, the head of the list.
     fn newer_of(&mut self, older: Option<usize>) -> &mut Option<usize> {
         match older {
             Some(older) => &mut self.inside[older].newer,
@@ -258,7 +260,7 @@ impl Inner {
         }
     }
 
-    /// Takes a place away.
+    /// Removes a place.
     fn remove(&mut self, at: usize) -> Weak<Held> {
         let gone = self.inside.remove(at);
         *self.newer_of(gone.older) = gone.newer;
@@ -273,7 +275,7 @@ impl Inner {
         gone.held
     }
 
-    /// Begins to reckon shares when three quarters are taken, and stops below a half.
+    /// Starts counting shares when three quarters of the places are taken, and stops below half.
     fn reckon(&mut self) {
         let inside = self.inside.len();
         if self.shares.is_none() && inside * 4 >= self.limit * 3 {
@@ -287,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// Who has to give way to the newcomer.
+    /// The place that has to give way to the newcomer.
     fn victim(&self, newcomer: &Newcomer, jostle: Duration) -> Option<usize> {
         let Shares { clients, subjects } = &**self.shares.as_ref()?;
         let small = self.limit / SMALL;
@@ -296,7 +298,7 @@ impl Inner {
         if most > own.max(small) {
             return clients.oldest(client);
         }
-        // Places of a client that has fewer than the newcomer's are safe.
+        // Places of a client that has fewer than the newcomer's client are safe.
         let safe = |at: usize| {
             let inside = self.inside.get(at);
             inside.is_none_or(|inside| clients.size(inside.newcomer.client) + 1 < own)
@@ -353,7 +355,7 @@ impl Groups {
         self.sizes.get(&group).copied().unwrap_or(0)
     }
 
-    /// The group with the most places, and how many it has.
+    /// The group with the most places, and their number.
     fn largest(&self) -> Option<(usize, u64)> {
         self.by_size.last().copied()
     }

@@ -1,21 +1,21 @@
-//! When to try again, and what to tell of failures.
+//! When to retry, and which failures to log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How long after a first failure it is tried again; twice as long after each further one.
+/// The pause after a first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// How attempts to do the same thing again and again come out.
+/// The outcomes of an operation that is repeated again and again.
 #[derive(Debug, Default)]
 pub struct Attempts {
-    /// Those that had something new.
+    /// Attempts that found something new.
     pub new: AtomicU64,
-    /// Those that found everything as it was.
+    /// Attempts that found nothing changed.
     pub unchanged: AtomicU64,
-    /// Those that failed.
+    /// Attempts that failed.
     pub failed: AtomicU64,
     state: Mutex<State>,
 }
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Attempts {
-    /// Counts one that succeeded. The failures before it have an end now, of which the log is told.
+    /// Counts a success. Logs it if it ends a series of failures.
     pub fn succeeded(&self, what: &str, is_new: bool) {
         let counter = if is_new { &self.new } else { &self.unchanged };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Attempts {
         };
     }
 
-    /// Counts one that failed. The log is told if it was another problem before, or none.
+    /// Counts a failure. Logs it only if the problem differs from the last one.
     pub fn failed(&self, what: &str, problem: String) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -54,17 +54,18 @@ impl Attempts {
         }
     }
 
-    /// Why the last one failed, if it did.
+    /// Why the last attempt failed, if it did.
     pub fn problem(&self) -> Option<String> {
         self.state.lock().problem.clone()
     }
 
-    /// How long ago one succeeded, if any did.
+    /// Time since the last success, if there was one.
     pub fn age(&self) -> Option<Duration> {
         self.state.lock().success.map(|success| success.elapsed())
     }
 
-    /// How long to wait for the next one: `every` after a success, and after a failure less, more with each.
+    /// Time to wait before the next attempt: `every` after a success; after failures a backoff of at most
+    /// `every`.
     pub fn pause(&self, every: Duration) -> Duration {
         match self.state.lock().in_a_row {
             0 => every,

@@ -1,7 +1,7 @@
-//! What parts show of themselves in figures, whatever writes them down.
+//! Metrics, independent of the format they are exported in.
 //!
-//! A part adds its metrics to a [`Figures`] when it is asked to; samples of the same metric with the same labels become one.
-//! Only `metrics` knows the format that comes of it.
+//! A part adds its metrics to a [`Figures`] on request; samples of the same metric with the same labels are
+//! merged. Only `metrics` knows the exposition format.
 
 use std::collections::BTreeMap;
 
@@ -14,60 +14,61 @@ pub struct Figures(Vec<Metric>);
 /// One metric with all its samples.
 #[derive(Debug)]
 pub struct Metric {
-    /// The name, without the program's before it and without a unit's suffix of the format.
+    /// The name, without the program's prefix and the format's unit suffix.
     pub name: &'static str,
-    /// What it says, for the operator.
+    /// The help text, for operators.
     pub help: &'static str,
-    /// What its samples are.
+    /// The type of its samples.
     pub kind: Kind,
-    /// By their labels.
+    /// The samples, by label set.
     pub samples: BTreeMap<Labels, Sample>,
 }
 
-/// Names and values.
+/// Label names and values.
 pub type Labels = Vec<(String, String)>;
 
-/// What kind of figure a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What only grows.
+    /// A value that only grows.
     Counter,
-    /// What goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Durations.
+    /// A histogram of durations.
     Histogram,
 }
 
-/// A figure.
+/// A sample's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sample {
-    /// A number.
+    /// A non-negative integer.
     Whole(u64),
-    /// A number that may be less than 0.
+    /// An integer that may be negative.
     Signed(i64),
     /// A number of seconds.
     Seconds(f64),
-    /// Durations: their sum in seconds, and each bucket's upper bound in seconds with its count, not cumulated.
+    /// Durations: their sum in seconds, and each bucket's upper bound in seconds with its count, not
+    /// cumulative.
     Durations(f64, Vec<(f64, u64)>),
 }
 
 impl Figures {
-    /// All of them.
+    /// All metrics.
     pub fn metrics(&self) -> &[Metric] {
         &self.0
     }
 
-    /// The counter of this name.
+    /// Returns the counter of this name, adding it if it is missing.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Counter)
     }
 
-    /// The gauge of this name.
+    /// Returns the gauge of this name, adding it if it is missing.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Gauge)
     }
 
-    /// The histogram of this name.
+    /// Returns the histogram of this name, adding it if it is missing.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Histogram)
     }
@@ -94,32 +95,32 @@ impl Metric {
         self.join(labels, Sample::Whole(count), |known, more| known + more);
     }
 
-    /// Adds what another metric has to the sample with these labels.
+    /// Adds another metric's sample to the sample with these labels.
     pub fn add_sample(&mut self, labels: &[(&str, &str)], sample: Sample) {
         self.join(labels, sample, |known, more| known + more);
     }
 
-    /// The sample with these labels, which several show that share what it is about.
+    /// Reports a value that several owners share: the largest counts, not the sum.
     pub fn shared(&mut self, labels: &[(&str, &str)], count: u64) {
         self.join(labels, Sample::Whole(count), |known, more| known.max(more));
     }
 
-    /// One for what holds of all that have these labels, else 0.
+    /// Sets the sample to 1 if `holds` is true of everything reported with these labels, else to 0.
     pub fn all(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));
     }
 
-    /// One for what holds of any that has these labels, else 0.
+    /// Sets the sample to 1 if `holds` is true of anything reported with these labels, else to 0.
     pub fn any(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
     }
 
-    /// The least of all numbers that have these labels.
+    /// Keeps the smallest of all numbers reported with these labels.
     pub fn least(&mut self, labels: &[(&str, &str)], number: u64) {
         self.join(labels, Sample::Whole(number), |known, more| known.min(more));
     }
 
-    /// Adds to the sample with these labels what may be less than 0.
+    /// Adds a number that may be negative to the sample with these labels.
     pub fn add_signed(&mut self, labels: &[(&'static str, &str)], number: i64) {
         self.join(labels, Sample::Signed(number), |known, _| known);
     }
@@ -139,7 +140,7 @@ impl Metric {
         self.join(labels, Sample::Durations(sum, buckets), |known, _| known);
     }
 
-    /// Makes one of the sample that is there and this one; `whole` does so for numbers.
+    /// Merges `sample` into the one with the same labels, if any; `whole` merges two integers.
     fn join(&mut self, labels: &[(&str, &str)], sample: Sample, whole: fn(u64, u64) -> u64) {
         let labels = labels
             .iter()

@@ -1,20 +1,20 @@
-//! Histograms of durations: the one set of bucket bounds, and how they are counted and added up.
+//! Histograms of durations: the shared bucket bounds, and how durations are counted and summed.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Upper bounds of the buckets in microseconds, inclusive. From 0.25 ms on they double; cache hits are all in the first two
-/// buckets.
+/// Upper bounds of the buckets in microseconds, inclusive. They double from 0.25 ms on; cache hits all fall
+/// into the first two buckets.
 const BOUNDS: [u64; 18] = [
     10, 50, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000,
     1_024_000, 2_048_000, 4_096_000, 8_192_000,
 ];
 
-/// A histogram with the highest of the bounds and one more bucket for what exceeds them all: 19 buckets use every bound, and
-/// 17 begin at 0.25 ms, below which nothing crosses a network.
+/// A histogram over the highest bounds, plus one bucket for everything above them. With 19 buckets it uses
+/// every bound; with 17 it starts at 0.25 ms, below which nothing crosses a network.
 #[derive(Debug)]
 pub struct Histogram<const BUCKETS: usize> {
-    /// How many durations fell into each bucket, not cumulated.
+    /// How many durations fell into each bucket, not cumulative.
     pub buckets: [AtomicU64; BUCKETS],
     /// Sum of all durations, in microseconds.
     pub sum: AtomicU64,
@@ -32,7 +32,8 @@ impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
 impl<const BUCKETS: usize> Histogram<BUCKETS> {
     const BOUNDS: &'static [u64] = BOUNDS.split_at(BOUNDS.len() + 1 - BUCKETS).1;
 
-    /// Counts a duration. `add` adds to a counter; a counter that only one thread writes needs no atomic addition.
+    /// Counts a duration. `add` adds to a counter: one that only a single thread writes needs no atomic
+    /// addition.
     pub fn observe(&self, microseconds: u64, add: impl Fn(&AtomicU64, u64)) {
         let at = Self::BOUNDS
             .iter()
@@ -42,8 +43,8 @@ impl<const BUCKETS: usize> Histogram<BUCKETS> {
         add(&self.sum, microseconds);
     }
 
-    /// All `histograms` together: the sum of the durations in seconds, and each bucket's upper bound in seconds, infinite for
-    /// the last, with its count.
+    /// Sums up `histograms`: all durations in seconds, and each bucket's upper bound in seconds (infinite for
+    /// the last) with its count.
     pub fn total<'h>(histograms: impl Iterator<Item = &'h Self>) -> (f64, Vec<(f64, u64)>) {
         let bounds = Self::BOUNDS.iter().map(|&bound| bound as f64 / 1e6);
         let mut buckets: Vec<_> = bounds.chain([f64::INFINITY]).map(|bound| (bound, 0)).collect();

@@ -1,8 +1,8 @@
-//! What is counted, and what counting bounds.
+//! Counters, and limits that rest on counting.
 //!
-//! Rooms show what they counted as [`figures`], which only the program turns into a format. [`histogram`] holds durations and
-//! [`ranking`] who does something most often, both in a fixed amount of memory. [`admission`] limits how many wait, and
-//! [`attempts`] how often what failed is tried again.
+//! Crates report their counts as [`figures`]; only the program turns them into a format. [`histogram`] counts
+//! durations and [`ranking`] finds the most frequent keys, both in a fixed amount of memory. [`admission`]
+//! limits how many requests are in progress, and [`attempts`] how often a failed operation is retried.
 
 #![forbid(unsafe_code)]
 

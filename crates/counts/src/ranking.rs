@@ -1,17 +1,18 @@
-//! Who comes most often, in bounded memory: the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, 2005), with weights
-//! that fade.
+//! The most frequent keys in bounded memory: the Space-Saving algorithm (Metwally, Agrawal and El Abbadi,
+//! 2005), with weights that decay.
 //!
-//! Whoever is not in the ranking takes the place of the last in it, and inherits its score: a score is never too low, and
-//! too high by what was inherited at most. Everybody who comes more often than one in `capacity` of all is in it.
+//! A key that is not in the ranking replaces the last one and inherits its score. A score is therefore never
+//! too low, and too high by at most what it inherited. Every key that makes up more than one in `capacity` of
+//! all is in the ranking.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How long it takes until what was seen counts for e times less, in seconds.
+/// The time in seconds after which an observation counts for e times less.
 const FADING: f64 = 60.0;
 
-/// Beyond this many fading times, scores are scaled anew: they would grow without end.
+/// Scores are rescaled after this many fading times: they would grow without bound.
 const RESCALE: f64 = 50.0;
 
 /// The most frequent keys.
@@ -20,7 +21,7 @@ pub struct Ranking<K> {
     capacity: usize,
     places: HashMap<K, usize>,
     entries: Vec<Entry<K>>,
-    /// When the weight of 1 was 1, in seconds.
+    /// When an observation of weight 1 added a score of 1, in seconds.
     since: f64,
 }
 
@@ -32,7 +33,7 @@ struct Entry<K> {
 }
 
 impl<K: Clone + Eq + Hash> Ranking<K> {
-    /// An empty one that will hold this many keys, at least one.
+    /// Creates an empty ranking for `capacity` keys, at least one.
     pub fn new(capacity: usize) -> Ranking<K> {
         Ranking {
             capacity: capacity.max(1),
@@ -42,7 +43,7 @@ impl<K: Clone + Eq + Hash> Ranking<K> {
         }
     }
 
-    /// Notes that a key came, so many times. `now` is in seconds and never goes back.
+    /// Counts `weight` occurrences of a key. `now` is in seconds and never decreases.
     pub fn note<Q>(&mut self, key: &Q, weight: u32, now: f64)
     where
         K: Borrow<Q>,
@@ -89,10 +90,11 @@ impl<K: Clone + Eq + Hash> Ranking<K> {
         self.since = now;
     }
 
-    /// The first so many, with how often a second each came lately; of those that may have come by inheritance alone, none.
+    /// Returns the top `count` keys with their recent rate per second. Keys whose score may be mostly
+    /// inherited are left out.
     pub fn first(&self, count: usize, now: f64) -> Vec<(K, f64)> {
         let faded = (-(now - self.since) / FADING).exp();
-        // A ranking that began less than the fading time ago has not seen as much.
+        // A ranking younger than the fading time has not seen as much.
         let seen = FADING * (1.0 - (-now / FADING).exp());
         let mut all: Vec<(K, f64)> = self
             .entries
