@@ -1,13 +1,13 @@
-//! `fallthrough`: which names that a source does not have are left to the zone's next stage.
+//! `fallthrough`: names that are passed on to the zone's next stage if the source does not have them.
 
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
-/// Those names, and all below them.
+/// These names, and all below them.
 pub struct Fallthrough(SuffixMap<()>);
 
 impl Fallthrough {
-    /// The names have been checked with the configuration.
+    /// Creates the set. The configuration has already checked the names.
     pub fn new(names: &[String]) -> Fallthrough {
         let mut map = SuffixMap::default();
         for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
@@ -16,7 +16,7 @@ impl Fallthrough {
         Fallthrough(map)
     }
 
-    /// Whether this one is left to the next stage.
+    /// Whether `name` is passed on to the next stage.
     pub fn covers(&self, name: &[u8]) -> bool {
         self.0.longest(name).is_some()
     }

@@ -1,4 +1,4 @@
-//! Who asks: a client's address, as the pod that has it.
+//! Client identity: the pod that has a client's address.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ pub type Labels = BTreeMap<String, String>;
 /// Who a client is.
 #[derive(Debug, Clone, Default)]
 pub enum Identity {
-    /// Nobody who is known: no pod of the node, one that is not known yet, or one that has ended.
+    /// Not identified: no pod of this node, one that is not known yet, or one that has ended.
     #[default]
     Unknown,
     /// The node itself, or a pod on its network.
@@ -21,27 +21,27 @@ pub enum Identity {
     Pod(Arc<Pod>),
 }
 
-/// A pod and its namespace, as they are at one time.
+/// A snapshot of a pod and its namespace.
 #[derive(Debug)]
 pub struct Pod {
-    /// No other pod ever has the same, nor this one when it or its namespace has changed.
+    /// Unique among all pods; a change of the pod or of its namespace gives it a new number.
     pub number: u64,
-    /// What it is.
+    /// The pod itself.
     pub object: Arc<PodObject>,
-    /// Where it is.
+    /// Its namespace.
     pub namespace: Arc<Namespace>,
     /// Counts its namespace's queries.
     pub queries: Arc<AtomicU64>,
 }
 
-/// The numbers of those who are no pods. 0 is nobody's.
+/// The numbers of clients that are not pods. 0 is never used.
 const UNKNOWN: u64 = 1;
 const HOST: u64 = 2;
-/// The first of a pod.
+/// The first number of a pod.
 pub const FIRST: u64 = 3;
 
 impl Identity {
-    /// A pod whom nobody follows, to try a filter with.
+    /// Returns a pod that nothing watches, for trying out a filter.
     pub fn of(object: PodObject, namespace: Namespace) -> Identity {
         Identity::Pod(Arc::new(Pod {
             number: FIRST,
@@ -51,8 +51,8 @@ impl Identity {
         }))
     }
 
-    /// Stands for everything that can be told of the client: what was decided about one with the same number was decided
-    /// about this one. Never 0.
+    /// Stands for everything known of the client: a decision about one client holds for every other with the
+    /// same number. Never 0.
     pub fn number(&self) -> u64 {
         match self {
             Identity::Unknown => UNKNOWN,
@@ -62,7 +62,7 @@ impl Identity {
     }
 }
 
-/// For people: `shop/web-1`, `host`, `unknown`.
+/// For people to read: `shop/web-1`, `host`, `unknown`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,7 +73,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A pod that has not ended, whether or not it is being deleted.
+/// A pod that has not ended. It may be in deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodObject {
     /// Its namespace's name.
@@ -86,15 +86,15 @@ pub struct PodObject {
     pub labels: Labels,
     /// Its annotations.
     pub annotations: Labels,
-    /// Tells it from others that have had its name.
+    /// Distinguishes it from other pods of the same name.
     pub uid: Box<str>,
     /// When it was created, in seconds since 1970.
     pub created: Option<i64>,
-    /// Its addresses; those of the node, if it is on the node's network.
+    /// Its addresses; those of the node, if it uses the host network.
     pub addresses: Box<[IpAddr]>,
     /// The node's addresses.
     pub host: Box<[IpAddr]>,
-    /// Whether it is on the node's network.
+    /// Whether it uses the host network.
     pub on_host: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What a source is asked, by whom, and what it answers.
+//! Questions to a source, and its answers.
 //!
-//! A [`Question`] borrows all that a source may go by; a [`Resolution`] is what comes of it, without a name of whoever it is for.
-//! [`identity`] is who asks, as far as that is known. [`dnstap`] has what went over the wire, for those who look. Nothing here
-//! asks anybody anything.
+//! A [`Question`] borrows everything that a source may base its answer on; a [`Resolution`] is the result,
+//! and does not name the client. [`identity`] says which pod a client is, if known. [`dnstap`] logs the
+//! messages on the wire. Nothing here sends a query.
 
 #![forbid(unsafe_code)]
 

@@ -1,50 +1,51 @@
-//! What a source says.
+//! The result of asking a source.
 
 use std::sync::Arc;
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::Answer;
 
-/// What came of a question. Cheap to copy: all who asked the same at the time share it.
+/// The result of a question. Cheap to clone: clients that ask the same question concurrently share it.
 #[derive(Debug, Clone)]
 pub enum Resolution {
-    /// This. The octets were made or checked once, and their TTLs put right.
+    /// An answer. It was built or checked once, and its TTLs are final.
     Answer {
-        /// In wire form.
+        /// The message in wire format.
         answer: Arc<Answer>,
         /// Whether AA is set.
         authoritative: bool,
     },
-    /// The name stands for another one, which is asked for in its place.
+    /// The name is an alias; its target is resolved instead.
     Alias(Arc<Alias>),
-    /// A message to be relayed as it is: the answer to a signed query.
+    /// A message to be relayed unchanged: the answer to a signed query.
     Verbatim(Arc<[u8]>),
-    /// The question is not the source's: the next stage goes on.
+    /// The question is not this source's: the next stage takes over.
     NotMine,
-    /// Nothing usable.
+    /// No usable answer.
     Failed {
-        /// What clients are told about it.
+        /// The error that clients get.
         error: ExtendedError,
-        /// Whether a bound of this proxy's own is the reason: then it says nothing about the name, and is not kept
-        /// (RFC 9520 section 2).
+        /// Whether one of the proxy's own limits is the reason. Such a failure says nothing about the name
+        /// and is not cached (RFC 9520 section 2).
         local: bool,
     },
 }
 
-/// What is asked for in a name's place.
+/// The names to resolve instead of an alias.
 #[derive(Debug)]
 pub struct Alias {
-    /// The first of these that exists, or else the last, in wire format. More than one only for a question that is
-    /// [`direct`](super::Question::direct).
+    /// Candidates in wire format: the first that exists is used, else the last. More than one only for a
+    /// question that is [`direct`](super::Question::direct).
     pub targets: Box<[Box<[u8]>]>,
-    /// That of the CNAME record, in seconds; none: that of what is found.
+    /// TTL of the CNAME record in seconds; `None`: the TTL of the target's answer.
     pub ttl: Option<u32>,
-    /// The answer as far as the source has it, the last of whose aliases leads to the only target; none: one CNAME record.
+    /// The part of the answer that the source has, whose CNAME chain ends at the only target; `None`: one
+    /// CNAME record.
     pub so_far: Option<Arc<Answer>>,
 }
 
 impl Resolution {
-    /// Nothing, since there is no room to ask or to wait.
+    /// A failure because no query may be sent or wait.
     pub const BOUNDED: Resolution = Resolution::Failed {
         error: ExtendedError::Other,
         local: true,
@@ -54,19 +55,19 @@ impl Resolution {
 /// A resolution, and how it came about.
 #[derive(Debug)]
 pub struct Resolved {
-    /// What came of it.
+    /// The result.
     pub resolution: Resolution,
-    /// Whether a bound on what is asked at a time is why.
+    /// How the limit on concurrent queries led to it, if it did.
     pub refused: Option<Refused>,
-    /// What happened in words, for who wanted them.
+    /// A description of what happened, if one was requested.
     pub words: Option<String>,
 }
 
-/// How a query met the bound on those that a source is asked at a time.
+/// How the limit on concurrent queries to a source affected a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It was not asked.
+    /// It was not sent.
     Rejected,
-    /// It was under way, and gave way to another one.
+    /// It was in progress, and another query took its place.
     Displaced,
 }

@@ -1,23 +1,23 @@
-//! What the admin address shows of sources.
+//! What the admin address shows about sources.
 
-/// What `/status` shows of a source.
+/// What `/status` shows about a source.
 pub struct Status {
-    /// Its word, and what it asks.
+    /// Its configuration word, and what it asks.
     pub text: String,
-    /// Whom it asks.
+    /// The upstreams it asks.
     pub upstreams: Vec<UpstreamStatus>,
 }
 
-/// What `/status` shows of an upstream.
+/// What `/status` shows about an upstream.
 pub struct UpstreamStatus {
-    /// Its address, and how it is asked.
+    /// Its address, and the protocol used.
     pub address: String,
-    /// The address alone, which metrics call it by.
+    /// The address alone, as metrics label it.
     pub to: String,
-    /// Whether it is asked before others.
+    /// Whether it is preferred to others.
     pub healthy: bool,
     /// Whether it leads back to this proxy.
     pub looping: bool,
-    /// How many queries it has not answered in their time.
+    /// How many queries it did not answer in time.
     pub unanswered: u64,
 }

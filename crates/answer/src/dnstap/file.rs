@@ -1,7 +1,7 @@
-//! A file of frames, and the one before it.
+//! The dnstap file, and its predecessor.
 //!
-//! What was written is thrown away for what is written, and for nothing else: a file takes the place of another once there is
-//! something in it, and what was written in part is taken back.
+//! Old frames are discarded only in favour of new ones: a file replaces another only once it holds frames,
+//! and a partial write is undone.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 
 use super::frames::{self, Control};
 
-/// The file that is written.
+/// The file being written.
 pub(super) struct Written {
     file: File,
-    /// Octets of whole frames in it.
+    /// Bytes of whole frames in it.
     octets: u64,
 }
 
 impl Written {
-    /// Begins a file with these frames. One that is at `path` is put aside, since a stream has one start only. Nobody else may
-    /// read what clients ask.
+    /// Creates a file with these frames. An existing file at `path` is renamed, since a stream has only one
+    /// start. The file is readable by its owner only, because it shows what clients ask.
     ///
     /// # Errors
-    /// When it cannot be written; everything is as it was.
+    /// If it cannot be written; then nothing has changed, unless only the last rename failed.
     pub fn begin(path: &Path, frames: &[u8]) -> io::Result<Written> {
         let is_there = match fs::symlink_metadata(path) {
             Ok(there) if !there.is_file() => {
@@ -34,7 +34,7 @@ impl Written {
             Err(error) => return Err(error),
         };
         let beside = with_end(path, ".new");
-        // Of a process that was killed.
+        // Left by a process that was killed.
         let _ = fs::remove_file(&beside);
         let file = OpenOptions::new()
             .write(true)
@@ -57,7 +57,7 @@ impl Written {
         Ok(begun)
     }
 
-    /// Whether it has more than `most` octets with so many more.
+    /// Whether `more` bytes would exceed `most`.
     pub(crate) fn is_full_with(&self, more: usize, most: u64) -> bool {
         self.octets + more as u64 > most
     }
@@ -65,7 +65,7 @@ impl Written {
     /// Writes whole frames.
     ///
     /// # Errors
-    /// When they cannot be written; then none of them is there.
+    /// If they cannot be written; then the file holds none of them.
     pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(frames) {
             self.file.set_len(self.octets)?;
@@ -76,9 +76,9 @@ impl Written {
         Ok(())
     }
 
-    /// Says that nothing follows.
+    /// Writes the frame that ends the stream.
     pub fn end(mut self) {
-        // Where there is no room for that, whoever reads it notices the end by itself.
+        // If there is no room for it, readers see the end of the file.
         let _ = self.append(&frames::control(Control::Stop));
     }
 }

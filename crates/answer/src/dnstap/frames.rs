@@ -1,45 +1,45 @@
-//! Frame Streams (<https://farsightsec.github.io/fstrm/>): what stands between two frames, and what two sides say before
-//! the first and after the last.
+//! Frame Streams (<https://farsightsec.github.io/fstrm/>): the framing, and the handshakes before the first
+//! frame and after the last.
 
 use std::io::{self, Read};
 
 use prost::Message;
 
-/// What the frames hold.
+/// The content type of the frames.
 const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
 
-/// The field of a control frame that says so.
+/// The control frame field with the content type.
 const CONTENT_FIELD: u32 = 1;
 
-/// Octets of the largest control frame that is read.
+/// Size in bytes of the largest control frame that is read.
 const MOST: u32 = 512;
 
 /// Kinds of control frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
-    /// The reader will take this content.
+    /// The reader accepts this content type.
     Accept = 1,
-    /// Frames follow.
+    /// Data frames follow.
     Start = 2,
-    /// None follow.
+    /// No more frames follow.
     Stop = 3,
-    /// The writer would send this content.
+    /// The writer offers this content type.
     Ready = 4,
-    /// The reader has seen the last.
+    /// The reader has received the last frame.
     Finish = 5,
 }
 
-/// A frame with this message.
+/// Encodes a data frame with this message.
 pub(super) fn data(message: &impl Message) -> Vec<u8> {
     let size = message.encoded_len();
     let mut frame = Vec::with_capacity(4 + size);
     frame.extend((size as u32).to_be_bytes());
-    // There is always room in a vector.
+    // A vector always has room.
     let _ = message.encode(&mut frame);
     frame
 }
 
-/// How many frames these octets are.
+/// Counts the frames in these bytes.
 pub(super) fn count(mut frames: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((size, rest)) = frames.split_first_chunk() {
@@ -49,7 +49,7 @@ pub(super) fn count(mut frames: &[u8]) -> u64 {
     count
 }
 
-/// A control frame.
+/// Encodes a control frame.
 pub(super) fn control(kind: Control) -> Vec<u8> {
     let mut words = vec![kind as u32];
     let content = match kind {
@@ -60,17 +60,17 @@ pub(super) fn control(kind: Control) -> Vec<u8> {
         }
     };
     let size = 4 * words.len() + content.len();
-    // A frame of no octets announces a control frame.
+    // A length of zero announces a control frame.
     let head = [0, size as u32].into_iter().chain(words);
     let mut frame: Vec<u8> = head.flat_map(u32::to_be_bytes).collect();
     frame.extend_from_slice(content);
     frame
 }
 
-/// Reads a control frame of this kind. One that accepts may name what it accepts, and then has to name ours.
+/// Reads a control frame of this kind. If it lists content types, ours must be among them.
 ///
 /// # Errors
-/// When it is something else, or nothing comes.
+/// If another frame arrives, or none.
 pub(super) fn read(kind: Control, from: &mut impl Read) -> io::Result<()> {
     let wrong = || io::Error::other("it does not answer as a reader of dnstap does");
     let mut head = [0; 8];

@@ -1,4 +1,4 @@
-//! What is said of a message: `dnstap.proto` as far as a forwarder has something to say.
+//! The part of `dnstap.proto` that a forwarder uses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use super::frames;
 use crate::dns::Transport;
 
-/// A query and what came of it.
+/// A query and its response.
 #[derive(Debug)]
 pub struct Exchange<'a> {
-    /// Who asked, if it was not us.
+    /// The client, if it is not us.
     pub client: Option<SocketAddr>,
-    /// Who was asked, if it was not us.
+    /// The server, if it is not us.
     pub server: Option<SocketAddr>,
-    /// Which pod the client is, in words, where that is known.
+    /// The client's pod in readable form, if known.
     pub pod: Option<String>,
-    /// How.
+    /// The transport of both messages.
     pub transport: Transport,
-    /// The whole message.
+    /// The whole query.
     pub query: &'a [u8],
-    /// How long ago it came or went.
+    /// Time since the query was received or sent.
     pub took: Duration,
-    /// The whole answer, which went or came just now.
+    /// The whole response, which was sent or received just now.
     pub response: Option<&'a [u8]>,
 }
 
-/// A client's message, or what it was answered.
+/// A client's query, or the response to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
-    /// The client, if that was told.
+    /// The client's address, if the frame has it.
     pub client: Option<IpAddr>,
-    /// How it asked, as far as that was told.
+    /// The client's transport; UDP if the frame does not say.
     pub transport: Transport,
-    /// Whether it is the response.
+    /// Whether this is the response.
     pub is_response: bool,
     /// The whole message.
     pub message: Vec<u8>,
 }
 
-/// The message at the top.
+/// The top-level message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Dnstap {
     #[prost(bytes = "vec", optional, tag = "1")]
@@ -49,7 +49,7 @@ struct Dnstap {
     extra: Option<String>,
     #[prost(message, required, tag = "14")]
     message: Message,
-    /// Always 1: a message.
+    /// Always 1, the type for messages.
     #[prost(int32, required, tag = "15")]
     kind: i32,
 }
@@ -85,7 +85,7 @@ pub(super) struct Message {
     response_message: Option<Vec<u8>>,
 }
 
-/// On which side of us the message was, and which way it went.
+/// The side of the proxy that the message was on, and its direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum Kind {
@@ -102,7 +102,7 @@ enum Family {
     Inet6 = 2,
 }
 
-/// What carried a message.
+/// The protocol that carried a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 enum Carrier {
@@ -110,7 +110,7 @@ enum Carrier {
     Tcp = 2,
     Tls = 3,
     Https = 4,
-    /// Readers older than this one show a number.
+    /// Readers that predate this value show a number.
     Quic = 7,
 }
 
@@ -127,7 +127,7 @@ impl From<Carrier> for Transport {
 }
 
 impl Carrier {
-    /// None: nothing carried it.
+    /// `None` if no network protocol carried it.
     fn of(transport: Transport) -> Option<Carrier> {
         match transport {
             Transport::Udp => Some(Carrier::Udp),
@@ -141,7 +141,7 @@ impl Carrier {
 }
 
 impl Message {
-    /// A query; `now` is the time since 1970.
+    /// Builds the message for a query; `now` is the time since 1970.
     pub fn query(kind: Kind, exchange: &Exchange<'_>, now: Duration) -> Message {
         Message {
             query_message: Some(exchange.query.to_vec()),
@@ -149,7 +149,7 @@ impl Message {
         }
     }
 
-    /// The response to it, if there is one.
+    /// Builds the message for the response, if there is one.
     pub fn response(kind: Kind, exchange: &Exchange<'_>, now: Duration) -> Option<Message> {
         let response = exchange.response?;
         let (seconds, nanoseconds) = parts(now);
@@ -183,7 +183,7 @@ impl Message {
         }
     }
 
-    /// A frame with it.
+    /// Wraps the message in a frame.
     pub fn frame(self, identity: &[u8], extra: Option<&str>) -> Vec<u8> {
         let dnstap = Dnstap {
             identity: Some(identity.to_vec()).filter(|identity| !identity.is_empty()),
@@ -196,7 +196,8 @@ impl Message {
     }
 }
 
-/// What a frame says, if it is of a client's message. Nothing is taken for granted: others write frames, too.
+/// Parses a frame; `None` unless it holds a client's message. The input is not trusted: other programs write
+/// frames, too.
 pub(super) fn heard(frame: &[u8]) -> Option<Heard> {
     use prost::Message as _;
     let message = Dnstap::decode(frame).ok()?.message;

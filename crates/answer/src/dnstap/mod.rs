@@ -1,7 +1,8 @@
-//! Messages for a reader of dnstap (<https://dnstap.info>): Protocol Buffers in Frame Streams, to a socket or a file.
+//! Logging of messages to a dnstap reader (<https://dnstap.info>): Protocol Buffers in Frame Streams, over a
+//! socket or to a file.
 //!
-//! Workers hand over whole frames and never wait: what the reader does not take in time is dropped and counted, as lines
-//! of output are ([`output`](crate::output)).
+//! Workers hand over whole frames and never wait: frames that the reader does not take in time are dropped
+//! and counted, like lines of output ([`output`](crate::output)).
 
 mod file;
 mod frames;

@@ -1,7 +1,7 @@
-//! The other end: reads what a server tells of its clients' messages, whichever server that is.
+//! The reading end: reads clients' messages from a dnstap stream, whichever server writes it.
 //!
-//! One who connects is heard at a time. What is not a client's message is passed over, and a frame that cannot be one ends
-//! the stream.
+//! Serves one connection at a time. Skips frames without a client's message; an oversized frame ends the
+//! stream.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -13,25 +13,25 @@ use super::frames::{self, Control};
 use super::message::{Heard, heard};
 use crate::config::TapReader;
 
-/// Octets of a frame, at most: two messages of the largest size, with what is said of them.
+/// Largest frame in bytes: two messages of maximum size with their metadata.
 const FRAME: usize = 256 << 10;
 
-/// Where messages are heard.
+/// Where messages are read from.
 #[derive(Debug)]
 pub enum Reader {
-    /// Whoever connects to a socket.
+    /// Connections to a Unix socket.
     Unix(UnixListener),
-    /// Whoever connects.
+    /// TCP connections.
     Tcp(TcpListener),
-    /// A file that somebody wrote.
+    /// An existing file.
     File(File),
 }
 
 impl Reader {
-    /// Opens the file, or listens: from then on, who writes dnstap can connect.
+    /// Opens the file, or listens: writers can connect from then on.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn open(from: &TapReader) -> io::Result<Reader> {
         match from {
             TapReader::Unix(path) => {
@@ -40,8 +40,8 @@ impl Reader {
                     && UnixStream::connect(path)
                         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
                 {
-                    // Left behind by one who was interrupted. What is no socket was not: a connection to a plain file is
-                    // refused, too, and the file stays.
+                    // Left by a reader that was interrupted. Only sockets are removed: connecting to a plain
+                    // file is refused, too, and the file has to stay.
                     fs::remove_file(path)?;
                 }
                 UnixListener::bind(path).map(Reader::Unix)
@@ -51,10 +51,11 @@ impl Reader {
         }
     }
 
-    /// Hands over what is heard until `take` has enough, or a file ends.
+    /// Passes messages to `take` until it returns false or a file ends.
     ///
     /// # Errors
-    /// A file that is no dnstap, and a socket that takes no connections. What is wrong with a connection ends that one.
+    /// A file is not dnstap, or a socket accepts no connections. An error on a connection ends only that
+    /// connection.
     pub fn read(&self, take: &mut impl FnMut(Heard) -> bool) -> io::Result<()> {
         match self {
             Reader::File(file) => read_file(&mut BufReader::new(file), take),
@@ -77,7 +78,7 @@ fn read_file(file: &mut impl Read, take: &mut impl FnMut(Heard) -> bool) -> io::
     read_frames(file, take).map(drop)
 }
 
-/// Hears a connection to its end. Whether more is wanted.
+/// Reads a connection to its end. Returns whether `take` wants more.
 fn serve(mut stream: impl Read + Write, take: &mut impl FnMut(Heard) -> bool) -> bool {
     let mut hear = || -> io::Result<bool> {
         frames::read(Control::Ready, &mut stream)?;
@@ -93,7 +94,7 @@ fn serve(mut stream: impl Read + Write, take: &mut impl FnMut(Heard) -> bool) ->
     })
 }
 
-/// Reads frames up to the one that says there are no more, or to the end. Whether more is wanted.
+/// Reads frames up to the control frame or the end of the stream. Returns whether `take` wants more.
 fn read_frames(from: &mut impl Read, take: &mut impl FnMut(Heard) -> bool) -> io::Result<bool> {
     let mut frame = Vec::new();
     loop {
@@ -104,7 +105,7 @@ fn read_frames(from: &mut impl Read, take: &mut impl FnMut(Heard) -> bool) -> io
         }
         let size = u32::from_be_bytes(size) as usize;
         if size == 0 {
-            // A control frame: there is none but the last.
+            // A control frame: here it can only be the last.
             return Ok(true);
         }
         if size > FRAME {
@@ -178,7 +179,7 @@ mod tests {
         let whole = [start, frames_of(&[Kind::ClientQuery; 2])].concat();
         let (read, heard) = all(&whole);
         assert!(read.is_ok() && heard.len() == 2);
-        // Cut off in the middle, and with octets that mean nothing.
+        // Truncated, and with garbage at the end.
         assert_eq!(all(&whole[..whole.len() - 3]).1.len(), 1);
         let mut broken = whole;
         let at = broken.len() - 10;
@@ -203,7 +204,7 @@ mod tests {
             true
         }));
         writer.join().unwrap();
-        // It has a query and no response: nothing that a client was sent.
+        // The frame has a query and no response, so there is no response message to pass on.
         assert_eq!(count, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the reader: opened when there is something to tell, and anew when it was lost.
+//! The connection to the reader: opened for the first frames, and reopened after a failure.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,33 +11,34 @@ use super::file::Written;
 use super::frames::{self, Control};
 use crate::config::TapReader;
 
-/// How long a reader may take to accept, and to take what was sent. Frames are dropped meanwhile when the queue is full.
+/// How long a reader may take to accept, and to take what was sent. When the queue is full meanwhile, frames
+/// are dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long after a failure it is tried again; what is told meanwhile is dropped.
+/// Pause after a failure; frames that arrive meanwhile are dropped.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What became of frames.
+/// What happened to frames.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Frames that were handed to a reader.
+    /// Frames handed to a reader.
     pub written: AtomicU64,
-    /// Those that there was no reader for, or that went down with one.
+    /// Frames for which there was no reader, or that were lost with its connection.
     pub unread: AtomicU64,
 }
 
-/// Takes whole frames, and never fails: what cannot be written is counted.
+/// Takes whole frames and never fails: frames that cannot be written are counted.
 pub(super) struct Stream {
     to: TapReader,
     counters: Arc<Counters>,
     open: Option<Open>,
-    /// When it may be opened.
+    /// The earliest time to open it.
     when: Instant,
-    /// Why it could not be opened, or was lost: told once.
+    /// Why it failed last: logged once.
     problem: Option<String>,
 }
 
-/// A stream that was started.
+/// A started stream.
 enum Open {
     Socket(Box<dyn Socket>),
     File(Written),
@@ -82,7 +83,7 @@ impl Stream {
     }
 
     fn lose(&mut self, error: &io::Error) {
-        // What is in a file stays, and more comes behind it when there is room again.
+        // A file is kept: frames are appended once there is room again.
         if let Some(Open::Socket(_)) = self.open {
             self.open = None;
         }
@@ -94,11 +95,11 @@ impl Stream {
         }
     }
 
-    /// Says that nothing follows, and waits until the reader has seen it.
+    /// Announces the end, and waits until the reader confirms it.
     fn close(&mut self) {
         match self.open.take() {
             Some(Open::Socket(mut socket)) => {
-                // It is over either way.
+                // The stream ends either way.
                 let _ = socket
                     .write_all(&frames::control(Control::Stop))
                     .and_then(|()| frames::read(Control::Finish, &mut socket));
@@ -117,7 +118,7 @@ impl Write for Stream {
         };
         let count = match sent {
             true => &self.counters.written,
-            // Some of them may have been read, which only the reader knows.
+            // The reader may have received some of them; we cannot know.
             false => &self.counters.unread,
         };
         count.fetch_add(frames::count(frames), Ordering::Relaxed);
@@ -136,7 +137,7 @@ impl Drop for Stream {
 }
 
 impl Open {
-    /// Begins a stream with these frames.
+    /// Starts a stream with these frames.
     fn begin(to: &TapReader, frames: &[u8]) -> io::Result<Open> {
         let mut socket: Box<dyn Socket> = match to {
             TapReader::Unix(path) => {
@@ -159,7 +160,7 @@ impl Open {
     }
 }
 
-/// Agrees with the reader on what is told.
+/// Negotiates the content type with the reader.
 fn greet(mut socket: &mut dyn Socket) -> io::Result<()> {
     socket.write_all(&frames::control(Control::Ready))?;
     frames::read(Control::Accept, &mut socket)?;

@@ -1,4 +1,4 @@
-//! Where workers leave messages.
+//! Where workers log messages.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -10,20 +10,20 @@ use super::stream::{Counters, Stream};
 use crate::config;
 use crate::output::Queue;
 
-/// How long frames wait for others, so that a busy server wakes the writing thread fifty times a second.
+/// How long frames are collected, so that a busy server wakes the writer thread fifty times a second.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Where messages are told.
+/// The dnstap logger of a server.
 pub struct Tap {
     config: config::Dnstap,
     identity: Vec<u8>,
     counters: Arc<Counters>,
-    /// Made when there is something to tell; none: there can be no thread.
+    /// Created by the first message; `None` if its thread could not be started.
     queue: OnceLock<Option<Queue>>,
 }
 
 impl Tap {
-    /// One that begins to write when it is told something.
+    /// Creates a tap. It opens nothing before the first message.
     pub fn new(config: &config::Dnstap) -> Arc<Tap> {
         let identity = config.identity.clone().or_else(host_name).unwrap_or_default();
         Arc::new(Tap {
@@ -34,27 +34,27 @@ impl Tap {
         })
     }
 
-    /// Whether it is what this configuration wants.
+    /// Whether this configuration would give the same tap.
     pub fn is_for(&self, config: &config::Dnstap) -> bool {
         self.config == *config
     }
 
-    /// Whether messages from and to clients are told.
+    /// Whether messages from and to clients are logged.
     pub fn wants_clients(&self) -> bool {
         self.config.clients
     }
 
-    /// Whether messages to and from upstreams are.
+    /// Whether messages to and from upstreams are logged.
     pub fn wants_upstreams(&self) -> bool {
         self.config.upstreams
     }
 
-    /// Tells of a client's query and of its answer.
+    /// Logs a client's query and the response to it.
     pub fn tell_client(&self, exchange: &Exchange<'_>) {
         self.tell(exchange, Kind::ClientQuery, Kind::ClientResponse);
     }
 
-    /// Tells of a query to an upstream and of its answer.
+    /// Logs a query to an upstream and the response to it.
     pub fn tell_upstream(&self, exchange: &Exchange<'_>) {
         self.tell(exchange, Kind::ForwarderQuery, Kind::ForwarderResponse);
     }
@@ -84,14 +84,15 @@ impl Tap {
             .ok()
     }
 
-    /// Writes what is left and ends the stream, if there is a reader: for a second at most.
+    /// Writes what is queued and ends the stream, if there is a reader. Takes at most a second.
     pub fn finish(&self) {
         if let Some(Some(queue)) = self.queue.get() {
             queue.finish();
         }
     }
 
-    /// Frames that were handed over, those dropped since the reader was too slow, and those dropped since there was none.
+    /// Returns the frames written, those dropped because the reader was too slow, and those dropped for lack
+    /// of a reader.
     pub fn figures(&self) -> (u64, u64, u64) {
         let slow = match self.queue.get() {
             Some(Some(queue)) => queue.dropped(),
@@ -105,7 +106,7 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // The last to know it may be a worker, and the reader may take its time.
+        // A worker may drop the last reference, and the reader may be slow.
         if let Some(Some(queue)) = self.queue.take() {
             let _ = thread::Builder::new()
                 .name("dnstap-end".into())
@@ -120,7 +121,7 @@ impl fmt::Debug for Tap {
     }
 }
 
-/// What the kernel calls this host, or the container.
+/// The kernel's name for this host, or for the container.
 fn host_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned())
