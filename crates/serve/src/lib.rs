@@ -1,7 +1,8 @@
-//! The way of a query through the stages of its zone, and back.
+//! A query's path through the stages of its zone, and back.
 //!
-//! [`serve`] tells the life of a query and is the file to read first. It uses three things that do not know each other: the filters'
-//! engine, the [`cache`], and [`source`], which says what answers where neither knows. Sockets of clients are not its business.
+//! [`serve`] follows the life of a query; read it first. It uses three parts that do not know each other: the
+//! filter engine, the [`cache`], and the [`source`]s, which answer what neither of them can. Client sockets
+//! are handled elsewhere.
 
 pub mod cache;
 pub mod serve;

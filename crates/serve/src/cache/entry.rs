@@ -10,20 +10,20 @@ use super::key::{Key, KeyFlags};
 use crate::config::Prefetch;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 
-/// Octets of a DNS message's header (RFC 1035 §4.1.1).
+/// Length of a DNS message's header in bytes (RFC 1035 §4.1.1).
 const HEADER_LEN: usize = 12;
-/// Octets of a TTL field (RFC 1035 §4.1.3).
+/// Length of a TTL field in bytes (RFC 1035 §4.1.3).
 const TTL_LEN: usize = 4;
 
-/// In the place of an INFO-CODE: there is none. The last of those that are for private use (RFC 8914 section 5.2).
+/// Stands for "no INFO-CODE": the last code for private use (RFC 8914 section 5.2).
 const NO_ERROR: ExtendedErrorCode = u16::MAX;
 
-/// What sort of answer an entry holds.
+/// The kind of answer that an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Records were found.
     Success,
-    /// There is no such name, or no record of that type (RFC 2308).
+    /// The name does not exist, or has no record of that type (RFC 2308).
     Denial,
     /// The question could not be answered (RFC 9520). Never served stale.
     Failure,
@@ -42,39 +42,39 @@ impl Kind {
         }
     }
 
-    /// This kind's place in an array of one thing per kind.
+    /// This kind's index into an array with one element per kind.
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// A finished answer to be cached.
+/// A finished answer to cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// The whole message, without OPT (RFC 6891 §6.2.1: OPT is not cached); at most 65 535 octets.
+    /// The whole message without OPT, which is not cached (RFC 6891 §6.2.1); at most 65,535 bytes.
     pub wire: &'a [u8],
-    /// Where in `wire` the records' TTL fields begin.
+    /// Offsets of the records' TTL fields in `wire`.
     pub ttl_offsets: &'a [u16],
-    /// What sort of answer it is.
+    /// The kind of answer.
     pub kind: Kind,
-    /// Why it is as it is, if the upstream said so (RFC 8914). A failure without a reason gets one: that it was kept.
+    /// The extended error (RFC 8914), if any. A failure without one gets Cached Error.
     pub error: Option<ExtendedErrorCode>,
-    /// How long it is fresh, in seconds. With 0 it is not stored.
+    /// How long it is fresh, in seconds. It is not stored if this is 0.
     pub ttl_secs: u32,
-    /// How long it may be served after that, in seconds. Ignored for failures, which are not.
+    /// How long it may be served after that, in seconds. Ignored for failures, which are never served stale.
     pub stale_secs: u32,
     /// Now, in milliseconds since the process started.
     pub now_ms: u64,
 }
 
-/// A cached answer: immutable, but for the marks of its use. A clone is the same entry.
+/// A cached answer: immutable, except for its usage marks. A clone is the same entry.
 ///
-/// All of it is one allocation, so that a lookup goes from the slot to the octets it compares in one step: the marks, then the
-/// message, the TTL offsets as native-endian pairs of octets, and the name.
+/// It is a single allocation, so that a lookup gets from the slot to the bytes it compares in one step: the
+/// marks, then the message, the TTL offsets as native-endian pairs of bytes, and the name.
 #[derive(Clone, Debug)]
 pub struct Entry(ThinArc<Marks, u8>);
 
-/// What an entry holds beside its octets.
+/// The fields of an entry beside its bytes.
 #[derive(Debug)]
 struct Marks {
     lifetime: Lifetime,
@@ -84,7 +84,7 @@ struct Marks {
     qtype: u16,
     qclass: u16,
     wire_len: u16,
-    /// [`NO_ERROR`]: none.
+    /// [`NO_ERROR`] if there is none.
     error: ExtendedErrorCode,
     flags: KeyFlags,
     kind: Kind,
@@ -92,15 +92,15 @@ struct Marks {
     refreshing: AtomicBool,
 }
 
-/// Octets of most entries: what is longer is put together on the heap before it is stored there.
+/// Size in bytes that most entries fit in: longer ones are put together on the heap before they are stored.
 const MOST_ENTRIES: usize = 512;
 
 impl Entry {
-    /// `None` when the key or the message is not one that could come off the wire. Hits index the
-    /// message by the TTL offsets, so those that point outside it are refused here, once.
+    /// Returns `None` if the key or the message could not have come off the wire. Hits index the message by
+    /// the TTL offsets, so offsets outside of it are refused here, once.
     pub(super) fn new(key: &Key<'_>, stored: &Stored<'_>) -> Option<Self> {
         let wire_len = u16::try_from(stored.wire.len()).ok()?;
-        // RFC 1035 §3.1: a name has at most 255 octets, which is also what the length fits.
+        // RFC 1035 §3.1: a name has at most 255 octets, so its length fits.
         let name_len = u8::try_from(key.name.len()).ok()?;
         let fits =
             |&at: &u16| usize::from(at) >= HEADER_LEN && usize::from(at) + TTL_LEN <= stored.wire.len();
@@ -118,8 +118,8 @@ impl Entry {
                 stored_at_ms: stored.now_ms,
                 ttl_secs: stored.ttl_secs,
                 stale_secs: match stored.kind {
-                    // Never served: RFC 8767 is about data that was right once. That it failed is remembered, so that
-                    // another failure is kept longer.
+                    // Never served: RFC 8767 is about data that was right once. The entry is kept for another
+                    // TTL, so that a repeated failure is cached for longer.
                     Kind::Failure => stored.ttl_secs,
                     Kind::Success | Kind::Denial => stored.stale_secs,
                 },
@@ -158,7 +158,7 @@ impl Entry {
         stored.wire.len() + size_of_val(stored.ttl_offsets) + key.name.len()
     }
 
-    /// What an entry takes from the heap, the allocator's share included, in bytes.
+    /// Heap bytes that an entry takes, including the allocator's overhead.
     pub(super) fn cost(key: &Key<'_>, stored: &Stored<'_>) -> usize {
         let fixed = size_of::<usize>() + size_of::<HeaderWithLength<Marks>>();
         heap_bytes((fixed + Self::content_len(key, stored)).next_multiple_of(align_of::<Marks>()))
@@ -180,24 +180,24 @@ impl Entry {
         &self.octets()[..usize::from(self.marks().wire_len)]
     }
 
-    /// The name that was asked for: wire format, lower case.
+    /// The queried name: wire format, lower case.
     #[inline]
     pub fn name(&self) -> &[u8] {
         let octets = self.octets();
         &octets[octets.len() - usize::from(self.marks().name_len)..]
     }
 
-    /// The type that was asked for.
+    /// The queried type.
     pub fn qtype(&self) -> u16 {
         self.marks().qtype
     }
 
-    /// The bits of the query that it is for; shown, each has a comma in front.
+    /// The query's bits that the answer depends on. Displayed with a comma before each.
     pub fn flags(&self) -> KeyFlags {
         self.marks().flags
     }
 
-    /// Where in the message the records' TTL fields begin.
+    /// Offsets of the records' TTL fields in the message.
     #[inline]
     pub fn ttl_offsets(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         let (marks, octets) = (self.marks(), self.octets());
@@ -206,37 +206,37 @@ impl Entry {
         pairs.map(|pair| usize::from(u16::from_ne_bytes([pair[0], pair[1]])))
     }
 
-    /// What sort of answer this is.
+    /// The kind of answer.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.marks().kind
     }
 
-    /// Why it is as it is (RFC 8914).
+    /// The extended error, if any (RFC 8914).
     #[inline]
     pub fn error(&self) -> Option<ExtendedErrorCode> {
         Some(self.marks().error).filter(|&error| error != NO_ERROR)
     }
 
-    /// The answer's rcode. The upper bits of an extended one live in OPT, which is not cached.
+    /// The answer's rcode. An extended rcode's upper bits are in OPT, which is not cached.
     #[inline]
     pub fn rcode(&self) -> u8 {
         self.octets()[3] & 0x0f
     }
 
-    /// When it was stored and how long it serves.
+    /// When it was stored and how long it may be served.
     #[inline]
     pub fn lifetime(&self) -> Lifetime {
         self.marks().lifetime
     }
 
-    /// How often it was looked up since it was stored.
+    /// Lookups since it was stored.
     #[inline]
     pub fn hits(&self) -> u32 {
         self.marks().hits.load(Ordering::Relaxed)
     }
 
-    /// Called with the shard locked, so a load and a store do what an atomic addition would.
+    /// Called with the shard locked, so a load and a store act like an atomic addition.
     #[inline]
     pub(super) fn count_hit(&self) {
         self.marks()
@@ -244,7 +244,7 @@ impl Entry {
             .store(self.hits().saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Whether to ask for this answer again ahead of time. Whoever sees `true` should try
+    /// Whether to refresh this answer ahead of time. A caller that gets `true` should try
     /// [`Entry::claim_refresh`].
     #[inline]
     pub(crate) fn prefetch_due(&self, prefetch: &Prefetch, now_ms: u64) -> bool {
@@ -253,16 +253,17 @@ impl Entry {
             && self.may_retry(now_ms, 0)
     }
 
-    /// Whether the last failed refresh is long enough ago to try another (RFC 8767 §5), or an upstream has recovered since, at
-    /// `recovered_ms`. Until then a stale answer goes out without asking upstream.
+    /// Whether another refresh may be tried: the last failure is long enough ago (RFC 8767 §5), or an
+    /// upstream has recovered since, at `recovered_ms`. Until then a stale answer is served without asking
+    /// upstream.
     #[inline]
     pub(crate) fn may_retry(&self, now_ms: u64, recovered_ms: u64) -> bool {
         let retry_at_ms = self.marks().retry_at_ms.load(Ordering::Relaxed);
         now_ms >= retry_at_ms || retry_at_ms.saturating_sub(REFRESH_RECHECK_MS) < recovered_ms
     }
 
-    /// The right to refresh this entry, for one caller at a time and not while a recent failure holds it
-    /// back. Dropping the claim gives it up, so a refresh that is cancelled blocks nobody.
+    /// Claims the right to refresh this entry, for one caller at a time and not while a recent failure holds
+    /// it back. Dropping the claim releases it, so a cancelled refresh does not block later ones.
     pub(crate) fn claim_refresh(&self, now_ms: u64, recovered_ms: u64) -> Option<RefreshClaim> {
         if self.may_retry(now_ms, recovered_ms) && !self.marks().refreshing.swap(true, Ordering::Relaxed) {
             Some(RefreshClaim { entry: self.clone() })
@@ -271,7 +272,7 @@ impl Entry {
         }
     }
 
-    /// Remembers that a refresh failed just now: the next may start [`REFRESH_RECHECK_MS`] later.
+    /// Records that a refresh failed just now: the next may start [`REFRESH_RECHECK_MS`] later.
     pub(crate) fn refresh_failed(&self, now_ms: u64) {
         self.marks()
             .retry_at_ms
@@ -279,14 +280,14 @@ impl Entry {
     }
 }
 
-/// The right to refresh one entry, given up when dropped. See [`Entry::claim_refresh`].
+/// The right to refresh one entry, released when dropped. See [`Entry::claim_refresh`].
 #[derive(Debug)]
 pub(crate) struct RefreshClaim {
     entry: Entry,
 }
 
 impl RefreshClaim {
-    /// The entry to be refreshed.
+    /// The entry to refresh.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
@@ -298,8 +299,8 @@ impl Drop for RefreshClaim {
     }
 }
 
-/// What an allocation of `len` bytes takes from the heap. glibc, and most others within a few bytes,
-/// puts a word in front, rounds up to 16 and gives no block below 32.
+/// Heap bytes that an allocation of `len` takes. glibc adds a word, rounds up to 16 and returns no block
+/// below 32; most others are within a few bytes of that.
 pub(super) const fn heap_bytes(len: usize) -> usize {
     if len == 0 {
         return 0;

@@ -1,10 +1,10 @@
-//! Identical questions that are on their way upstream at the same time: one asks, all get the answer.
+//! Merges concurrent identical questions to upstreams: one query asks, all get the answer.
 //!
-//! Followers are futures rather than a list of replies handed to the leader. Workers are threads with
-//! sockets, filter instances and timers of their own, so a follower has to finish where it began (it may
-//! give up earlier, serve stale, or have to run response filters), and a waker is exactly the handle that
-//! crosses threads. One flight costs two allocations however many follow: the followers share one result
-//! and one list of wakers.
+//! Followers are futures rather than a list of replies handed to the leader. Workers are threads with their
+//! own sockets, filter instances and timers, so a follower has to finish where it began (it may give up
+//! earlier, serve stale, or have to run response filters), and a waker is the one handle that may cross
+//! threads. A flight costs two allocations however many follow: the followers share one result and one list
+//! of wakers.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,16 +20,17 @@ use super::key::{Key, KeyFlags};
 /// Shards of the table of flights.
 const SHARDS: usize = 16;
 
-/// Octets of most names.
+/// Length in bytes that most names fit in.
 const MOST_NAMES: usize = 64;
 
-/// The questions that are being asked upstream now. One per process, shared by all threads. There are as many as
-/// callers that lead, and followers as callers that wait: how many may is for their caller to decide.
+/// The questions being asked upstream now. One per process, shared by all threads. It sets no limit: there
+/// are as many flights as callers that lead, and as many followers as callers that wait. Its users bound
+/// both.
 pub(crate) struct Flights<T> {
     shards: [Mutex<HashTable<Arc<Flight<T>>>>; SHARDS],
 }
 
-/// One question on its way, and those who wait for it.
+/// One question in flight, and its followers.
 struct Flight<T> {
     hash: u64,
     name: SmallVec<[u8; MOST_NAMES]>,
@@ -37,28 +38,28 @@ struct Flight<T> {
     qclass: u16,
     flags: KeyFlags,
     partition: u64,
-    /// Set once: the leader's result, `None` if it gave up.
+    /// Set once: the leader's result, or `None` if it gave up.
     result: OnceLock<Option<T>>,
     waiting: Mutex<Waiting>,
 }
 
-/// A place for the waker of each follower. Places of followers that left are used again.
+/// One place per follower for its waker. Places of followers that left are reused.
 #[derive(Default)]
 struct Waiting {
     wakers: Vec<Option<Waker>>,
     vacant: Vec<usize>,
 }
 
-/// What a caller of [`Flights::join`] becomes.
+/// The role of a caller of [`Flights::join`].
 #[must_use]
 pub enum Join<T: Clone + Send + Sync> {
-    /// The first: it asks, and tells the others.
+    /// The first caller: it asks, and passes the result on.
     Lead(Leader<T>),
-    /// One that waits. `None` comes out when the leader gave up without a result.
+    /// A later caller: it waits, and gets `None` if the leader gave up without a result.
     Follow(Follower<T>),
 }
 
-/// The duty to answer all followers. Dropping it tells them the result, or that there is none.
+/// The duty to answer all followers. Dropping it gives them the result, or `None`.
 #[must_use]
 pub struct Leader<T: Clone + Send + Sync> {
     flights: Arc<Flights<T>>,
@@ -74,14 +75,14 @@ pub struct Follower<T: Clone + Send + Sync> {
 }
 
 impl<T: Clone + Send + Sync> Flights<T> {
-    /// No question under way yet.
+    /// Creates an empty table.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             shards: Default::default(),
         })
     }
 
-    /// Different questions under way now.
+    /// The number of different questions in flight.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -91,7 +92,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
-    /// Leads the flight of `key` if nobody does, follows it otherwise.
+    /// Leads the flight of `key` if there is none yet, and follows it otherwise.
     pub fn join(self: &Arc<Self>, key: &Key<'_>) -> Join<T> {
         let mut shard = self.shard(key.hash).lock();
         if let Some(flight) = shard.find(key.hash, |flight| flight.asks(key)) {
@@ -130,35 +131,35 @@ impl<T> Flight<T> {
 }
 
 impl<T: Clone + Send + Sync> Leader<T> {
-    /// Hands `result` to all followers, on whatever threads they are. Whoever asks from now on leads a
-    /// new flight, so what is to be found in the cache must be stored before.
+    /// Gives `result` to all followers, on whichever threads they are. The next caller with this question
+    /// leads a new flight, so an answer that belongs in the cache must be stored before.
     pub fn finish(self, result: T) {
         drop(self.with(result));
     }
 
-    /// The same, once it is dropped. Until then whoever asks the same still follows.
+    /// Sets the result to give when dropped. Until then, callers with the same question still follow.
     pub fn with(mut self, result: T) -> Self {
         self.result = Some(result);
         self
     }
 
-    /// How many wait for this leader now.
+    /// The number of followers now.
     pub fn followers(&self) -> usize {
         let waiting = self.flight.waiting.lock();
         waiting.wakers.len() - waiting.vacant.len()
     }
 
     fn land(&mut self) {
-        // Out of the table first, so that a follower who runs and joins again does not meet this flight.
+        // Out of the table first, so that a follower that runs and joins again does not meet this flight.
         let mut shard = self.flights.shard(self.flight.hash).lock();
         if let Ok(found) = shard.find_entry(self.flight.hash, |flight| Arc::ptr_eq(flight, &self.flight)) {
             found.remove();
         }
         drop(shard);
-        // Nobody else sets it, so this cannot fail.
+        // Nothing else sets it, so this cannot fail.
         let _ = self.flight.result.set(self.result.take());
         let wakers = std::mem::take(&mut self.flight.waiting.lock().wakers);
-        // No lock is held here: a waker runs code of the runtime it belongs to.
+        // No lock is held here: a waker runs code of its runtime.
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 }
@@ -189,8 +190,8 @@ impl<T: Clone + Send + Sync> Future for Follower<T> {
             return Poll::Ready(result.clone());
         }
         let mut waiting = self.flight.waiting.lock();
-        // The leader sets the result before it takes the lock for the wakers: if it is not there now, a
-        // waker left here is found.
+        // The leader sets the result before it locks the wakers: if there is no result yet, it will find a
+        // waker stored now.
         if let Some(result) = self.flight.result.get() {
             drop(waiting);
             return Poll::Ready(result.clone());
@@ -201,7 +202,7 @@ impl<T: Clone + Send + Sync> Future for Follower<T> {
             Some(waker) => waker.replace(context.waker().clone()),
             None => None,
         };
-        // Dropping a waker may run foreign code, which must not meet the lock.
+        // Dropping a waker may run foreign code, which must not run under the lock.
         drop(waiting);
         drop(earlier);
         Poll::Pending
@@ -214,7 +215,7 @@ impl<T: Clone + Send + Sync> Drop for Follower<T> {
             return;
         }
         let mut waiting = self.flight.waiting.lock();
-        // After the leader took the wakers there is no place to give back.
+        // Once the leader has taken the wakers, there is no place to give back.
         let waker = match waiting.wakers.get_mut(self.place) {
             Some(waker) => waker.take(),
             None => return,

@@ -1,23 +1,23 @@
-//! How old an answer may get: arithmetic on times, nothing else.
+//! How old an answer may get: arithmetic on times, and nothing else.
 
 use crate::config::Prefetch;
 
-/// How long a failed attempt to refresh an answer keeps the next attempt away, in milliseconds
-/// (RFC 8767 §5, the failure recheck timer: no more often than every 30 seconds).
+/// How long a failed refresh of an answer delays the next one, in milliseconds (RFC 8767 §5, the failure
+/// recheck timer: no more often than every 30 seconds).
 pub(crate) const REFRESH_RECHECK_MS: u64 = 30_000;
 
-/// When an answer was stored and how long it serves.
+/// When an answer was stored and how long it may be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// When it was stored, in milliseconds since the process started.
     pub stored_at_ms: u64,
     /// How long it is fresh, in seconds.
     pub ttl_secs: u32,
-    /// How long after that it may still be served when nothing newer can be had, in seconds.
+    /// How long after that it may still be served if no newer answer is available, in seconds.
     pub stale_secs: u32,
 }
 
-/// What an answer is good for at some moment.
+/// Whether an answer is usable at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// Within its TTL.
@@ -25,12 +25,12 @@ pub enum Freshness {
         /// Whole seconds since it was stored; always below its TTL, so no record counts down to 0.
         age_secs: u32,
     },
-    /// Past its TTL, and usable if a newer answer cannot be had (RFC 8767).
+    /// Past its TTL, but usable if no newer answer is available (RFC 8767).
     Stale {
-        /// Whole seconds since its TTL ran out.
+        /// Whole seconds since its TTL expired.
         overdue_secs: u32,
     },
-    /// Not to be used any more.
+    /// No longer usable.
     Gone,
 }
 
@@ -41,16 +41,16 @@ impl Lifetime {
         self.stored_at_ms.saturating_add(u64::from(self.ttl_secs) * 1000)
     }
 
-    /// The first moment at which the answer is of no use at all, in milliseconds.
+    /// The first moment at which the answer is no longer usable at all, in milliseconds.
     #[inline]
     pub(crate) fn gone_at_ms(&self) -> u64 {
         self.expires_at_ms()
             .saturating_add(u64::from(self.stale_secs) * 1000)
     }
 
-    /// What the answer is good for at `now_ms`. A moment before it was stored counts as age 0: workers
-    /// read the clock once per batch, and one may be a little behind another.
-    // Three comparisons on the way of every hit.
+    /// Whether the answer is usable at `now_ms`. A moment before it was stored counts as age 0: workers read
+    /// the clock once per batch, and one may be slightly behind another.
+    // Three comparisons on the path of every hit.
     #[inline(always)]
     pub fn freshness(&self, now_ms: u64) -> Freshness {
         let expires_at = self.expires_at_ms();
@@ -67,7 +67,7 @@ impl Lifetime {
         }
     }
 
-    /// Whether an answer that was served `hits` times should be asked for again now.
+    /// Whether an answer that was served `hits` times should be refreshed ahead of time.
     #[inline]
     pub(crate) fn is_prefetch_due(&self, prefetch: &Prefetch, hits: u32, now_ms: u64) -> bool {
         let remaining_ms = self.expires_at_ms().saturating_sub(now_ms);

@@ -1,42 +1,42 @@
-//! Names that left the cache a short while ago, remembered by a fingerprint.
+//! Names that left the cache recently, remembered by a fingerprint.
 
 use super::entry::heap_bytes;
 
-/// Fingerprints, each at the place its hash says; a newer one overwrites an older. So what is forgotten
-/// first is left to chance rather than to age, at four bytes a name and without ever growing.
+/// Fingerprints, each at the place that its hash selects; a newer one overwrites an older. What is forgotten
+/// first depends on chance rather than age, but a name costs four bytes and the table never grows.
 #[derive(Debug)]
 pub(super) struct Ghosts(Box<[u32]>);
 
-/// A place without a fingerprint. The few names whose fingerprint this is are not remembered.
+/// An empty place. The few names with this fingerprint are not remembered.
 const NONE: u32 = 0;
 
 impl Ghosts {
-    /// Room for `count` names, rounded down to a power of two.
+    /// Creates room for `count` names, rounded down to a power of two.
     pub fn new(count: usize) -> Self {
         let places = count.checked_ilog2().map_or(0, |exponent| 1 << exponent);
         Self(vec![NONE; places].into_boxed_slice())
     }
 
-    /// What this has on the heap.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         heap_bytes(size_of_val(&*self.0))
     }
 
-    /// The place and the fingerprint. The shard is chosen by bits 48 and up, and within it all names share
-    /// those, so the place comes from lower ones.
+    /// The place and the fingerprint. Bits 48 and up select the shard and are the same for all names in it,
+    /// so the place comes from lower bits.
     fn split(&mut self, hash: u64) -> Option<(&mut u32, u32)> {
         let mask = self.0.len().checked_sub(1)?;
         Some((&mut self.0[(hash >> 24) as usize & mask], hash as u32))
     }
 
-    /// Remembers that an entry of this hash left.
+    /// Remembers that an entry with this hash left.
     pub fn remember(&mut self, hash: u64) {
         if let Some((place, fingerprint)) = self.split(hash) {
             *place = fingerprint;
         }
     }
 
-    /// Whether an entry of this hash left lately. Forgets it: the answer is yes once.
+    /// Whether an entry with this hash left recently. Forgets it: a second call returns false.
     pub fn recall(&mut self, hash: u64) -> bool {
         match self.split(hash) {
             Some((place, fingerprint)) if *place == fingerprint && fingerprint != NONE => {

@@ -1,23 +1,23 @@
-//! What an answer is found by.
+//! The key that an answer is cached under.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::quality::RandomState;
 
-/// Hashes questions, with a seed drawn once per process so that nobody can choose names that collide.
+/// Hashes questions with a seed drawn once per process, so that no client can choose names that collide.
 ///
 /// Every [`Key`] of a process must come from the same hasher or a clone of it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyHasher(RandomState);
 
 impl KeyHasher {
-    /// A hasher with a fresh seed.
+    /// Creates a hasher with a new seed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The hash of a question alone: what filters and the cache have in common.
+    /// Hashes a question: the part of a key that filters and the cache share.
     ///
     /// `name` is in wire format and already in lower case.
     #[inline]
@@ -40,8 +40,8 @@ impl KeyFlags {
         Self(dnssec_ok as u8 | (checking_disabled as u8) << 1)
     }
 
-    /// The same for an upstream that is asked to recurse (the RD bit, RFC 1035 §4.1.1), or not. Without recursion
-    /// nothing is kept, but what is under way is kept apart.
+    /// The same flags for an upstream query with or without recursion (the RD bit, RFC 1035 §4.1.1). Answers
+    /// without recursion are not cached, but their queries in flight are kept apart.
     #[inline]
     pub(crate) const fn with_recursion(self, recursion_desired: bool) -> Self {
         Self(self.0 | (!recursion_desired as u8) << 2)
@@ -59,7 +59,7 @@ impl fmt::Display for KeyFlags {
     }
 }
 
-/// What is looked up. Borrowed, since a hit allocates nothing.
+/// The key of a lookup. It borrows, so that a hit allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     /// Hash of all the other fields.
@@ -70,10 +70,10 @@ pub struct Key<'a> {
     pub qtype: u16,
     /// The question's class.
     pub qclass: u16,
-    /// DO and CD; for what is under way RD, too.
+    /// DO and CD; for queries in flight also RD.
     pub flags: KeyFlags,
-    /// Fingerprint of what answers a miss. Zones with different sources do not share answers, and a
-    /// reload that changes a source leaves its old answers unreachable.
+    /// Fingerprint of what answers a miss. Zones with different sources do not share answers, and after a
+    /// reload changes a source, its old answers can no longer be found.
     pub partition: u64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Key<'a> {
         flags: KeyFlags,
         partition: u64,
     ) -> Self {
-        // The question's hash is evenly spread, and XOR with anything keeps it so.
+        // The question's hash is uniform, and XOR with anything keeps it uniform.
         let hash = question ^ partition ^ u64::from(flags.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self {
             hash,

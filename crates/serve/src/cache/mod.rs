@@ -1,21 +1,20 @@
-//! Answers that were asked for before.
+//! Cached answers.
 //!
-//! One store for the whole process, bounded in bytes, shared by all workers and zones, and older than
-//! any generation: a reload keeps what is cached. Beside it, [`Flights`] makes one upstream query out of
-//! many clients that ask the same thing at the same moment.
+//! One store for the whole process, bounded in bytes, shared by all workers and zones. It outlives every
+//! generation: a reload keeps what is cached. Beside it, [`Flights`] merges concurrent identical queries of
+//! many clients into one upstream query.
 //!
-//! The store holds finished messages. What may be cached, for how long, and what a hit looks like to one
-//! client (ID, flags, question case, EDNS) is decided by its callers. It reads no clock: callers pass
-//! milliseconds since the process started. It starts no task or thread: what has expired is cleared away
-//! by the calls that come along anyway.
+//! The store holds finished messages. Its callers decide what may be cached, for how long, and what a hit
+//! looks like to a client (ID, flags, question case, EDNS). It reads no clock: callers pass milliseconds
+//! since the process started. It starts no task or thread: expired entries are cleared by later calls.
 //!
-//! A miss goes like this, and the order matters:
+//! On a miss, the order of steps matters:
 //!
 //! 1. [`Cache::lookup`] finds nothing usable.
-//! 2. The key is looked up once more when its turn comes to wait: another's answer may have been stored since.
+//! 2. Once the query may wait, the key is looked up again: another query may have stored an answer since.
 //! 3. [`Flights::join`]: a follower waits for the leader's result.
-//! 4. The leader asks upstream, calls [`Cache::insert`], and only then lets its [`Leader`] tell the others. Each of
-//!    them may store what it makes of the result; [`Cache::peek`] tells that it has been done.
+//! 4. The leader asks upstream, calls [`Cache::insert`], and only then lets its [`Leader`] wake the others.
+//!    Each of them may store what it makes of the result; [`Cache::peek`] shows whether that has been done.
 
 mod entry;
 mod flight;

@@ -1,4 +1,4 @@
-//! The store against a naive model, and S3-FIFO against a plain queue.
+//! Tests the store against a naive model, and S3-FIFO against a plain queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -35,7 +35,7 @@ enum Op {
     },
 }
 
-/// Names of two labels: 8 groups with 64 names each, and each name with and without DO.
+/// Names of two labels: 8 groups of 64 names, and each name with and without DO.
 const KEYS: u16 = 1024;
 
 fn group_suffix(group: u8) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn group(key: u16) -> u8 {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    // Squaring makes low keys popular, so that they are looked up while they are there.
+    // Squaring makes low keys popular, so that they are looked up while they are cached.
     let key = (0..32u16, 0..32u16).prop_map(|(a, b)| (a * b) % KEYS);
     let kind = prop_oneof![4 => Just(Kind::Success), 2 => Just(Kind::Denial), 2 => Just(Kind::Failure)];
     let len = prop_oneof![20 => 12..300usize, 5 => 300..5_000usize, 1 => 5_000..65_536usize];
@@ -79,7 +79,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..400)
 }
 
-/// What the model remembers of an answer: enough to tell it from every other.
+/// What the model knows about an answer: enough to tell it from all others.
 struct Known {
     stamp: [u8; 8],
     kind: Kind,
@@ -95,8 +95,8 @@ fn wire(stamp: u64, len: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens: a lookup finds the newest answer to exactly that key or nothing, never one that
-    /// is past use; and the limit holds after every operation.
+    /// Invariants: a lookup finds the newest answer to exactly that key or nothing, and never one past use;
+    /// the limit holds after every operation.
     #[test]
     fn the_store_agrees_with_a_map(first_limit in 0..1_500_000usize, ops in ops()) {
         let hasher = KeyHasher::new();
@@ -172,13 +172,13 @@ proptest! {
     }
 }
 
-/// Under a limit too low for anything there are still the empty shards.
+/// With a limit too low for any entry, the empty shards remain.
 fn is_within(cache: &Cache, limit: usize) -> bool {
     let stats = cache.stats();
     stats.bytes <= limit as u64 || Kind::ALL.iter().all(|&kind| stats.kind(kind).entries == 0)
 }
 
-/// A stream of names: popular ones by Zipf's law, and between them names that come once, as from a scan.
+/// A stream of names: popular ones by Zipf's law, mixed with names that come only once, as in a scan.
 fn stream(popular: u32, scan_percent: u32) -> impl Iterator<Item = u32> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
@@ -193,7 +193,7 @@ fn stream(popular: u32, scan_percent: u32) -> impl Iterator<Item = u32> {
             scanned += 1;
             return Some(scanned);
         }
-        // Zipf with exponent 1: the rank's logarithm is evenly spread.
+        // Zipf with exponent 1: the rank's logarithm is uniform.
         let unit = (random() >> 11) as f64 / (1u64 << 53) as f64;
         Some(f64::from(popular).powf(unit) as u32)
     })
@@ -236,7 +236,7 @@ fn a_scan_pushes_out_less_than_from_a_plain_queue() {
                 hits += u32::from(hit);
             }
         }
-        // The plain queue holds as many names as the store has come to hold.
+        // The plain queue holds as many names as the store does.
         let room = cache.stats().kind(Kind::Success).entries as usize;
         let (mut queue, mut there) = (VecDeque::new(), HashSet::new());
         let mut plain_hits = 0;

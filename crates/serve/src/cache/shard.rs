@@ -1,13 +1,13 @@
-//! One part of the store: an index, the entries, and the order in which they leave.
+//! One part of the store: an index, the entries, and the order of their eviction.
 //!
-//! Eviction is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023),
-//! counted in bytes. New answers enter a small queue; those asked for again move on to the main queue,
-//! the others leave and only a fingerprint of them stays, by which they enter the main queue at once if
-//! they come back soon. So a million names that nobody asks for twice (a scan, random subdomains) pass
-//! through a tenth of the memory, and what is popular stays.
+//! Eviction is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), counted
+//! in bytes. New answers enter a small queue. Those asked for again move on to the main queue; the others
+//! leave only a fingerprint, by which they enter the main queue directly if they come back soon. So a million
+//! names that are asked for only once (a scan, random subdomains) pass through a tenth of the memory, and
+//! popular names stay.
 //!
-//! Nothing here is paid in one large instalment: tables grow by steps, each insertion looks at a few
-//! slots for expired answers, and one eviction moves a bounded number of entries.
+//! No cost here is paid in one large step: tables grow in steps, each insertion checks a few slots for
+//! expired answers, and one eviction moves a bounded number of entries.
 
 use hashbrown::HashTable;
 
@@ -17,27 +17,27 @@ use super::key::Key;
 
 /// The end of a list of slots.
 const NIL: u32 = u32::MAX;
-/// The small queue's part of the limit: one in this many bytes, as in the paper.
+/// The small queue's share of the limit: one in this many bytes, as in the paper.
 const SMALL_PART: usize = 10;
-/// How many visits are counted, at most.
+/// Visits are counted up to this number.
 const VISITS_MAX: u8 = 3;
-/// With how many visits an entry of the small queue moves on to the main queue.
+/// The number of visits with which an entry moves from the small queue to the main queue.
 const VISITS_TO_STAY: u8 = 2;
-/// How many entries one eviction may spare before it takes the next, whatever its visits.
+/// How many entries one eviction may spare before it evicts the next regardless of visits.
 const SPARED_MAX: u32 = 64;
-/// How many slots an insertion examines for answers that have expired.
+/// How many slots an insertion checks for expired answers.
 const SWEEP_STEP: u32 = 4;
 /// One fingerprint is kept per this many bytes of the limit: about one per entry.
 const BYTES_PER_GHOST: usize = 256;
 
-/// What there is of one [`Kind`], and what had to leave.
+/// Figures for one [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindStats {
-    /// Entries there are now.
+    /// Entries stored now.
     pub entries: u64,
-    /// What they take from the heap, in bytes.
+    /// Heap bytes that they take.
     pub bytes: u64,
-    /// Entries that left to make room, still of use, since the process started.
+    /// Entries evicted while still usable, since the process started.
     pub evictions: u64,
 }
 
@@ -47,14 +47,14 @@ enum Queue {
     Main,
 }
 
-/// A place for an entry, and a link in one of the queues or in the list of free slots.
+/// A slot for an entry, linked into one of the queues or into the list of free slots.
 #[derive(Debug)]
 struct Slot {
     hash: u64,
     gone_at_ms: u64,
-    /// `None` when the slot is free.
+    /// `None` if the slot is free.
     entry: Option<Entry>,
-    /// What the entry takes from the heap.
+    /// Heap bytes that the entry takes.
     bytes: u32,
     older: u32,
     newer: u32,
@@ -62,7 +62,7 @@ struct Slot {
     visits: u8,
 }
 
-/// A doubly linked queue of slots, so that leaving from the middle costs no search.
+/// A doubly linked queue of slots, so that removal from the middle needs no search.
 #[derive(Debug)]
 struct Fifo {
     oldest: u32,
@@ -78,17 +78,17 @@ impl Fifo {
     };
 }
 
-/// A part of the store. Its owner holds a lock around it.
+/// A part of the store. Its owner wraps it in a lock.
 #[derive(Debug)]
 pub(super) struct Shard {
     limit: usize,
     slots: Vec<Slot>,
     free: u32,
-    /// Slot numbers, found by the hash of their keys.
+    /// Slot numbers, by the hash of their keys.
     index: HashTable<u32>,
     small: Fifo,
     main: Fifo,
-    /// What left the small queue lately.
+    /// Entries that left the small queue recently.
     ghosts: Ghosts,
     sweep_at: u32,
     tallies: [KindStats; Kind::ALL.len()],
@@ -109,12 +109,12 @@ impl Shard {
         }
     }
 
-    /// Every entry, in no order.
+    /// Returns every entry, in no particular order.
     pub fn entries(&self) -> Vec<Entry> {
         self.slots.iter().filter_map(|slot| slot.entry.clone()).collect()
     }
 
-    /// Everything this shard has on the heap.
+    /// Heap bytes of the whole shard.
     pub fn bytes(&self) -> usize {
         self.small.bytes + self.main.bytes + self.table_bytes()
     }
@@ -140,8 +140,8 @@ impl Shard {
         self.index.find(key.hash, holds).copied()
     }
 
-    /// The entry, and a mark that it was of use.
-    // As `Cache::lookup`, which alone calls it.
+    /// Returns the entry and counts the visit.
+    // Inlined into `Cache::lookup`, its only caller.
     #[inline(always)]
     pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
         let at = self.find(key)?;
@@ -158,13 +158,13 @@ impl Shard {
         Some(entry.clone())
     }
 
-    /// The entry as it lies there, without a mark.
+    /// Returns the entry without counting a visit.
     pub fn peek(&self, key: &Key<'_>) -> Option<&Entry> {
         self.slots[self.find(key)? as usize].entry.as_ref()
     }
 
-    /// Puts `entry` in the place of what answered the same key, or in a new one. `cost` is its
-    /// [`Entry::cost`]. False if it does not fit even alone.
+    /// Stores `entry`, replacing any answer to the same key. `cost` is its [`Entry::cost`]. Returns false if
+    /// it does not fit even alone.
     pub fn insert(&mut self, key: &Key<'_>, entry: Entry, cost: usize, now_ms: u64) -> bool {
         self.sweep(now_ms);
         let Some(bytes) = u32::try_from(cost)
@@ -174,7 +174,7 @@ impl Shard {
             self.remove(key);
             return false;
         };
-        // Room first, so that a full cache reuses a slot where it would have grown its tables.
+        // Make room first: a full cache then reuses a slot instead of growing its tables.
         let mut at = self.find(key);
         let mut replaced = at.map_or(0, |at| self.slots[at as usize].bytes as usize);
         while self.bytes() - replaced + cost > self.limit && self.evict(now_ms) {
@@ -185,7 +185,7 @@ impl Shard {
             Some(at) => self.replace(at, entry, bytes),
             None => self.add(key.hash, entry, bytes),
         }
-        // The tables may have grown. This ends: without entries nothing is left to evict.
+        // The tables may have grown. This loop ends: without entries, nothing is left to evict.
         let mut crowded = false;
         while self.bytes() > self.limit && self.evict(now_ms) {
             crowded = true;
@@ -234,7 +234,7 @@ impl Shard {
         };
         let at = if self.free == NIL {
             if self.slots.len() == self.slots.capacity() {
-                // By a quarter, not double: little memory lies idle and little is moved at a time.
+                // By a quarter instead of double: little memory is unused, and little is moved at a time.
                 self.slots.reserve_exact((self.slots.len() / 4).max(16));
             }
             self.slots.push(slot);
@@ -249,7 +249,7 @@ impl Shard {
         self.link(at, queue);
     }
 
-    /// Makes the slot the newest of a queue.
+    /// Makes the slot the newest in a queue.
     fn link(&mut self, at: u32, queue: Queue) {
         let fifo = match queue {
             Queue::Small => &mut self.small,
@@ -266,7 +266,7 @@ impl Shard {
         (slot.queue, slot.older, slot.newer) = (queue, older, NIL);
     }
 
-    /// Takes the slot out of its queue.
+    /// Removes the slot from its queue.
     fn unlink(&mut self, at: u32) {
         let slot = &self.slots[at as usize];
         let (older, newer, bytes, queue) = (slot.older, slot.newer, slot.bytes as usize, slot.queue);
@@ -300,7 +300,7 @@ impl Shard {
         self.free = at;
     }
 
-    /// Forgets the answer to `key`; whether there was one.
+    /// Removes the answer to `key`; returns whether there was one.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         let found = self.find(key);
         if let Some(at) = found {
@@ -309,7 +309,7 @@ impl Shard {
         found.is_some()
     }
 
-    /// Forgets every entry that `leaves` tells; how many there were.
+    /// Removes every entry for which `leaves` is true; returns how many.
     pub(crate) fn remove_if(&mut self, leaves: impl Fn(&Entry) -> bool) -> usize {
         let mut removed = 0;
         for at in 0..self.slots.len() {
@@ -321,7 +321,7 @@ impl Shard {
         removed
     }
 
-    /// Looks at the next few slots and forgets what is past all use.
+    /// Checks the next few slots and removes entries that are no longer usable.
     fn sweep(&mut self, now_ms: u64) {
         for _ in 0..SWEEP_STEP {
             if self.sweep_at as usize >= self.slots.len() {
@@ -338,7 +338,7 @@ impl Shard {
         }
     }
 
-    /// Forgets one entry to make room; false if there is none.
+    /// Evicts one entry to make room; returns false if there is none.
     fn evict(&mut self, now_ms: u64) -> bool {
         let mut spared = 0;
         loop {
@@ -376,12 +376,12 @@ impl Shard {
         }
     }
 
-    /// Gives the shard another limit, keeping what fits. Tables are rebuilt at their new size, so memory
-    /// really comes back; this one call takes as long as moving every entry does.
+    /// Changes the limit and keeps the entries that fit. Tables are rebuilt at their new size, so memory is
+    /// really returned; this one call takes as long as moving every entry.
     pub fn set_limit(&mut self, limit: usize) {
         let mut new = Self::new(limit);
         self.limit = limit;
-        // Evict for tables as small as they can be for what is left.
+        // Evict until the rest fits with tables of minimal size.
         while self.small.bytes + self.main.bytes + new.bytes() + self.index.len() * Self::TABLES_PER_ENTRY
             > limit
             && self.evict(0)
@@ -410,10 +410,11 @@ impl Shard {
         *self = new;
     }
 
-    /// A slot, and its part of an index that is as empty as hashbrown lets it get after growing.
+    /// Table bytes per entry: a slot, and its share of an index as sparse as hashbrown leaves it after
+    /// growing.
     const TABLES_PER_ENTRY: usize = size_of::<Slot>() + 12;
 
-    /// Counts everything anew and compares.
+    /// Recounts everything and compares.
     #[cfg(test)]
     pub(crate) fn audit(&self) {
         let mut tallies = self.tallies;

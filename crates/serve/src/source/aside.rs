@@ -1,6 +1,6 @@
-//! What a source does and shows beside answering.
+//! A source's duties besides answering.
 //!
-//! No query waits for any of it. A source says what is special about it; of the rest, what is said here holds.
+//! No query waits for any of it. The defaults here hold for a source unless it overrides them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,70 +17,71 @@ use dnsweir_zones::transfer::{Asked, Reply};
 use crate::dns::name::Name;
 use crate::figures::Figures;
 
-/// Something that is waited for.
+/// A boxed future without a result.
 type Awaited<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// The names of zones.
+/// Names of zones.
 type Names<'a> = Box<dyn Iterator<Item = &'a Name> + 'a>;
 
-/// A source, off the way of queries.
+/// A source, apart from answering queries.
 pub(super) trait Aside {
-    /// The word that names it.
+    /// Its word in the configuration.
     fn word(&self) -> &'static str;
 
-    /// What it has to tell who follows a question on its way, beside what it says.
+    /// Details for the trace of a question, besides its answer.
     fn words(&self, _question: &Question<'_>) -> Option<String> {
         None
     }
 
-    /// Who fetches for it what is elsewhere.
+    /// Sets what fetches remote data for it.
     fn fetch_by(&self, _fetch: &Arc<dyn Fetch>) {}
 
-    /// Begins with what it does by itself. Only the first call does anything.
+    /// Starts its background work. Only the first call has an effect.
     fn begin(&self);
 
-    /// Begins to learn what it has to know before it is asked, and waits for that, but no longer than its configuration says.
+    /// Starts to load what it needs before it can answer, and waits for that, at most for the configured
+    /// time.
     fn bring_up(&self) -> Awaited<'_> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Waits until it has something to answer with.
+    /// Waits until it is able to answer.
     fn ready(&self) -> Awaited<'_> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Why it should not be asked yet; `starting`: as long as the start may wait for it.
+    /// Why it is not ready yet; `starting`: while startup may still wait for it.
     fn not_ready(&self, _starting: bool) -> Option<String> {
         None
     }
 
-    /// What `/status` shows of it.
+    /// What `/status` shows about it.
     fn status(&self) -> Status;
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its metrics.
     fn show(&self, figures: &mut Figures);
 
-    /// The zones that it has all of.
+    /// The zones that it holds completely.
     fn origins(&self) -> Names<'_> {
         Box::new(std::iter::empty())
     }
 
-    /// What somebody gets who asks for all of a zone; none: it has none of this name that others may have.
+    /// Answers a request for a zone transfer; `None`: it has no zone of this name to transfer.
     fn transfer(&self, _asked: &Asked<'_>) -> Option<Reply> {
         None
     }
 
-    /// Takes the message by which a primary tells that its zone has changed; none: it is not about a zone of this source.
+    /// Handles a primary's NOTIFY; `None`: it is not about a zone of this source.
     fn notified(&self, _asked: &AskedNotify<'_>) -> Option<Notified> {
         None
     }
 
-    /// Whether a HINFO query for this name (in wire format) is one that it sent out itself.
+    /// Whether a HINFO query for this name (in wire format) is a loop probe that it sent.
     fn is_own_probe(&self, _name: &[u8]) -> bool {
         false
     }
 
-    /// Whether what it asks comes back to this proxy.
+    /// Whether queries to one of its upstreams come back to this proxy.
     fn loops(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a source takes at most.
+//! Upper bounds on a source's resources.
 
 use dnsweir_cluster::{kubernetes, service_entries};
 use dnsweir_lists as lists;
@@ -7,20 +7,20 @@ use dnsweir_zones::{file, secondary, transfer};
 
 use crate::config::SourceConfig;
 
-/// What a source takes at most, over all workers.
+/// The most that a source uses, over all workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Sockets that it has open at once.
+    /// Open sockets.
     pub sockets: usize,
-    /// Those of them that stay open while nothing is asked.
+    /// Those of them that stay open while idle.
     pub connections: usize,
-    /// Octets that it holds.
+    /// Bytes of memory.
     pub octets: usize,
-    /// Octets of a zone as it was, which a transfer holds.
+    /// Bytes of old versions of a zone that transfers in progress keep alive.
     pub transferred: usize,
 }
 
-/// That of such a source.
+/// The bounds of a source with this configuration.
 pub fn bounds(config: &SourceConfig, workers: usize) -> Bounds {
     let of_transfers =
         |transfer: &Option<_>, memory: usize| transfer.as_ref().map_or(0, |_| transfer::AT_ONCE * memory);

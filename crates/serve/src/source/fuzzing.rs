@@ -1,5 +1,5 @@
-//! Octets as a zone file and as a slice of endpoints, for the fuzz targets: what is taken in is asked for, and answers are
-//! messages that fit.
+//! Fuzz targets: parse bytes as a zone file and as an endpoint slice, query what was accepted, and check that
+//! answers are messages that fit.
 
 use super::file::File;
 use super::kubernetes::fuzzing as kubernetes;
@@ -11,13 +11,13 @@ use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rtype};
 use crate::zonefile::{Bounds, read};
 use dnsweir_answer::{Question, Resolution};
 
-/// What a zone and its file may take.
+/// Memory limit of a zone and its file.
 const MEMORY: usize = 1 << 20;
 
-/// Names of a zone that are asked for.
+/// How many names of a zone are queried.
 const NAMES: usize = 16;
 
-/// Types that are asked for of each.
+/// Types queried for each name.
 const TYPES: [u16; 8] = [
     rtype::A,
     rtype::SRV,
@@ -29,9 +29,10 @@ const TYPES: [u16; 8] = [
     rtype::ANY,
 ];
 
-/// A zone file: it is a zone, or each of its mistakes says what is wrong. Names that it has, and some below them, are asked for.
+/// A zone file: either it is a zone, or it has at least one mistake. Queries names that it has, and names
+/// below them.
 pub fn zone(octets: &[u8]) {
-    // One for each thread: tests run side by side.
+    // One file per thread: tests run in parallel.
     let this = (std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(format!("dnsweir-fuzz-{this:?}.zone"));
     if std::fs::write(&path, octets).is_err() {
@@ -48,7 +49,7 @@ pub fn zone(octets: &[u8]) {
     };
     assert!(zone.octets <= MEMORY, "{} octets", zone.octets);
     let mut names: Vec<Box<[u8]>> = zone.nodes.keys().cloned().collect();
-    // The same for the same octets.
+    // Sorted, so that the same input queries the same names.
     names.sort_unstable();
     names.truncate(NAMES);
     let file = File::new(&ZoneFile {
@@ -66,7 +67,7 @@ pub fn zone(octets: &[u8]) {
     }
 }
 
-/// A slice of endpoints, as JSON: it is indexed or refused, and its service asked for.
+/// An endpoint slice in JSON: it is indexed or refused, and its service is queried.
 pub fn slice(octets: &[u8]) {
     let Some(index) = kubernetes::index(octets) else {
         return;
@@ -78,7 +79,7 @@ pub fn slice(octets: &[u8]) {
     }
 }
 
-/// Asks for a name by every type, with DNSSEC records and without, for a datagram and for a stream.
+/// Queries a name for every type, with and without DNSSEC records, for a datagram and for a stream.
 fn asked(name: &[u8], answer: impl Fn(&Question<'_>) -> Resolution) {
     if name.len() > crate::dns::name::NAME_MAXIMUM {
         return;

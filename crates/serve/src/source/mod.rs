@@ -1,12 +1,13 @@
-//! What answers the questions that neither a filter nor the cache has answered.
+//! Sources: they answer the questions that neither a filter nor the cache has answered.
 //!
-//! A zone may have several sources, and asks them in turn. Each is asked from memory first
-//! ([`Source::immediate`]), which takes no task and does not wait, and only if that does not settle it by a task of the
-//! worker ([`WorkerSource::ask`]). Either way it says what it knows, that it failed, or that the question is not its
-//! own: then the zone's next stage goes on.
+//! A zone may have several sources, and asks them in turn. Each is first asked from memory
+//! ([`Source::immediate`]), which takes no task and does not wait; only if that does not settle it, a task of
+//! the worker asks it ([`WorkerSource::ask`]). Either way it answers, fails, or says that the question is not
+//! its own: then the zone's next stage takes over.
 //!
-//! A new kind of source is a variant of [`Kind`] here, what it does beside answering ([`aside`]), what it takes at most ([`bounds`]), and
-//! a word in `config/source.rs`. Everything else about it, from `/status` to the keys of the cache, goes through these.
+//! A new kind of source needs a variant of [`Kind`] here, its other duties ([`aside`]), its limits
+//! ([`bounds`]), and a word in `config/source.rs`. Everything else, from `/status` to the cache's keys, goes
+//! through these.
 
 mod aside;
 mod bounds;
@@ -41,32 +42,32 @@ pub use lists::{Fetch, Fetched};
 pub use secondary::{AskedNotify, Notified};
 pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 
-/// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
+/// One source of a zone, shared by all workers. It survives a reload that changes neither its configuration
 /// nor its zone.
 pub struct Source {
     key: Key,
     kind: Kind,
 }
 
-/// What sources have that others of their kind go on with.
+/// State of existing sources that new ones of the same kind take over.
 #[derive(Default)]
 pub struct Served<'p> {
     zones: secondary::Served<'p>,
     lists: lists::Known<'p>,
 }
 
-/// What a source is made of: one with the same can go on.
+/// What a source is made from: a new generation reuses a source with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// That of its zone; the root's, if it has a name.
+    /// Its zone; the root for a named source.
     zone: Name,
-    /// What filters call it; none: a zone's own.
+    /// The name that filters use; `None` for a zone's own source.
     name: Option<Box<str>>,
     fingerprint: u64,
 }
 
 impl Key {
-    /// Of a source of a zone.
+    /// The key of a zone's own source.
     pub fn of_zone(config: &SourceConfig, zone: &Name) -> Key {
         Key {
             zone: zone.clone(),
@@ -75,7 +76,7 @@ impl Key {
         }
     }
 
-    /// Of a source for the queries that filters send there, whatever their zone.
+    /// The key of a named source, to which filters send queries of any zone.
     pub fn named(config: &SourceConfig, name: &str) -> Key {
         Key {
             zone: Name::ROOT,
@@ -94,7 +95,7 @@ enum Kind {
     Lists(Box<Lists>),
 }
 
-/// What a worker has of a source for itself: sockets and connections.
+/// A worker's own part of a source: sockets and connections.
 #[derive(Clone)]
 pub struct WorkerSource {
     shared: Arc<Source>,
@@ -104,12 +105,13 @@ pub struct WorkerSource {
 #[derive(Clone)]
 enum WorkerKind {
     Forward(Rc<Forward>),
-    /// All that it says, it says at once.
+    /// Answers everything from memory.
     Immediate,
 }
 
 impl Source {
-    /// A source, for so many workers. `key`: that of this configuration. `served`: the zones of those before it.
+    /// Creates a source for this many workers. `key` is that of this configuration, `served` the state of
+    /// earlier sources.
     pub fn new(config: &SourceConfig, key: Key, workers: usize, served: &Served<'_>) -> Arc<Source> {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, &key.zone, workers)),
@@ -126,7 +128,7 @@ impl Source {
         Arc::new(Source { key, kind })
     }
 
-    /// What these have, as far as others go on with it.
+    /// Collects what other sources can take over from these.
     pub fn served(sources: &[Arc<Source>]) -> Served<'_> {
         Served {
             zones: secondary::Served::of(sources.iter().filter_map(|source| match &source.kind {
@@ -140,17 +142,17 @@ impl Source {
         }
     }
 
-    /// What it was made of.
+    /// The key it was made from.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What tells it from others: those that agree in it say the same, and share what is under way.
+    /// Identifies its answers: sources with the same fingerprint answer alike and share queries in flight.
     pub fn fingerprint(&self) -> u64 {
         self.key.fingerprint
     }
 
-    /// What it says from memory, at once; none: only [`WorkerSource::ask`] can tell.
+    /// Returns its answer from memory; `None`: only [`WorkerSource::ask`] can answer.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
         match &self.kind {
@@ -163,7 +165,7 @@ impl Source {
         }
     }
 
-    /// What it does beside that.
+    /// Its duties besides answering.
     fn aside(&self) -> &dyn Aside {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder,
@@ -175,66 +177,66 @@ impl Source {
         }
     }
 
-    /// The word that names it.
+    /// Its word in the configuration.
     pub(crate) fn word(&self) -> &'static str {
         self.aside().word()
     }
 
-    /// What it has to tell who follows a question on its way, beside what it says.
+    /// Details for the trace of a question, besides its answer.
     pub(crate) fn words(&self, question: &Question<'_>) -> Option<String> {
         self.aside().words(question)
     }
 
-    /// Who fetches for it what is elsewhere. Before it begins.
+    /// Sets what fetches remote data for it. To be called before `begin`.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
         self.aside().fetch_by(fetch);
     }
 
-    /// Begins with what it does by itself, such as looking whether upstreams answer. Only the first call does anything;
-    /// it must come from a `LocalRuntime`.
+    /// Starts its background work, such as probing upstreams. Only the first call has an effect; it must come
+    /// from a `LocalRuntime`.
     pub fn begin(&self) {
         self.aside().begin();
     }
 
-    /// Begins to learn what it has to know before it is asked, and waits for that, but no longer than its configuration
-    /// says since it began: one that was waited for in vain is not waited for again.
+    /// Starts to load what it needs before it can answer, and waits for that, at most for the configured time
+    /// since the start: a wait that was in vain is not repeated.
     async fn bring_up(&self) {
         self.aside().bring_up().await;
     }
 
-    /// What somebody gets who asks for all of a zone; none: it has none of this name that others may have.
+    /// Answers a request for a zone transfer; `None`: it has no zone of this name to transfer.
     pub fn transfer(&self, asked: &AskedTransfer<'_>) -> Option<TransferReply> {
         self.aside().transfer(asked)
     }
 
-    /// Takes the message by which a primary tells that its zone has changed; none: it is not about a zone of this source.
+    /// Handles a primary's NOTIFY; `None`: it is not about a zone of this source.
     pub fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
         self.aside().notified(asked)
     }
 
-    /// Whether it has the zone of this very name, with authority.
+    /// Whether it is authoritative for a zone of exactly this name.
     pub(crate) fn has_zone(&self, name: &[u8]) -> bool {
         self.aside().origins().any(|origin| origin.as_bytes() == name)
     }
 
-    /// Whether it has a zone that this name is in, below its own.
+    /// Whether it has a zone with this name below the apex.
     pub(crate) fn has_zone_above(&self, name: &[u8]) -> bool {
         let mut origins = self.aside().origins().map(Name::as_bytes);
         origins.any(|origin| origin.len() < name.len() && is_at_or_below(name, origin))
     }
 
-    /// Whether a HINFO query for this name (in wire format) is one that it sent out itself, to see whether it comes back.
-    /// It deserves no answer.
+    /// Whether a HINFO query for this name (in wire format) is a loop probe that this source sent. It gets no
+    /// answer.
     pub(crate) fn is_own_probe(&self, name: &[u8]) -> bool {
         self.aside().is_own_probe(name)
     }
 
-    /// Waits until it has something to answer with.
+    /// Waits until it is able to answer.
     pub async fn ready(&self) {
         self.aside().ready().await;
     }
 
-    /// What keeps the proxy from being asked; `starting`: as long as the start may wait for it.
+    /// Why it keeps the proxy from being ready; `starting`: while startup may still wait for it.
     pub fn not_ready(&self, starting: bool) -> Option<String> {
         let why = self.aside().not_ready(starting)?;
         Some(match &self.key.name {
@@ -243,29 +245,29 @@ impl Source {
         })
     }
 
-    /// Whether what an upstream is asked comes back to this proxy.
+    /// Whether queries to one of its upstreams come back to this proxy.
     pub fn loops(&self) -> bool {
         self.aside().loops()
     }
 
-    /// What `/status` shows of it.
+    /// What `/status` shows about it.
     pub fn status(&self) -> Status {
         self.aside().status()
     }
 
-    /// Adds what `/metrics` shows of it.
+    /// Adds its metrics.
     pub fn show(&self, figures: &mut Figures) {
         self.aside().show(figures);
     }
 }
 
-/// Has sources begin to learn what they have to know before they are asked, and waits for that, side by side.
+/// Brings up sources concurrently, and waits until each is loaded or its time is over.
 pub async fn bring_up(sources: &[Arc<Source>]) {
     join_all(sources.iter().map(|source| source.bring_up())).await;
 }
 
 impl WorkerSource {
-    /// Opens nothing yet; later, as many as `sockets` allows.
+    /// Creates it without opening sockets; later it opens as many as `sockets` allows.
     pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
         let kind = match &shared.kind {
             Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
@@ -277,13 +279,13 @@ impl WorkerSource {
         }
     }
 
-    /// What all workers share of it.
+    /// The part that all workers share.
     pub fn shared(&self) -> &Arc<Source> {
         &self.shared
     }
 
-    /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future gives up and leaves nothing behind.
-    /// A bound that is reached is told at once, by a future that is ready.
+    /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future cancels without leftovers.
+    /// A limit that is reached is reported by a future that is ready at once.
     pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         match &self.kind {
             WorkerKind::Forward(forward) => Either::Left(forward.ask(question)),
