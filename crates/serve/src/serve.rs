@@ -1,19 +1,22 @@
-//! The life of a query, top to bottom of this file; the README has a picture.
+//! The life of a query, in the order of this file; the README has a picture.
 //!
-//! A listener takes a batch of messages from its socket and hands each one in:
+//! A listener reads a batch of messages from its socket and passes in each one:
 //!
-//! 1. [`Worker::admit`] reads the message ([`dns::query`](crate::dns::query)) and finds the zone that owns
-//!    the name ([`zones`]). What may not be asked ([`gate`]), is malformed, special or nobody's is answered here.
-//! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](Inward) until something
-//!    answers, and [out](Outward) past the same filters, bottom to top. A fresh entry of the cache is a response: nothing so
-//!    far has allocated, waited or made a task. The reply is written into the listener's buffer, patched on the way
-//!    ([`dns::reply`](crate::dns::reply)).
-//! 3. What has to be waited for goes on by itself ([`tasks`]), and the batch does not wait: [`Worker::see_through`] advances
-//!    it and [waits](Worker::wait_for) in turn, until it is answered.
-//! 4. When the answers have left, [`Worker::tell`] hands filters with an events phase what happened,
-//!    many at a time.
+//! 1. [`Worker::admit`] parses the message ([`dns::query`](crate::dns::query)) and finds the zone that owns
+//!    the name ([`zones`]). Queries that are refused ([`gate`]), malformed, special or in no zone are
+//!    answered here.
+//! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](Inward)
+//!    until something answers, and [out](Outward) past the same filters, bottom to top. A fresh cache entry
+//!    is a response: up to here nothing has allocated, waited or spawned a task. The reply is patched while
+//!    it is written into the listener's buffer ([`dns::reply`](crate::dns::reply)).
+//! 3. A query that has to wait continues in a task ([`tasks`]), and the batch does not wait for it:
+//!    [`Worker::see_through`] alternates between advancing it and [waiting](Worker::wait_for), until it is
+//!    answered.
+//! 4. Once the replies are sent, [`Worker::tell`] passes batches of events to the filters with an events
+//!    phase.
 //!
-//! A [`Request`] is a query with all that is to be done on its way back, a [`Response`] what comes back, [`State`] where it is.
+//! A [`Request`] is a query with the changes to make on its way back, a [`Response`] what comes back, and
+//! [`State`] where it is.
 
 mod alias;
 mod ask;
@@ -88,7 +91,7 @@ pub use worker::{Worker, unix_milliseconds};
 use zones::ZoneMatch;
 
 impl Worker {
-    /// Takes one message into the batch, or writes the reply to `out` if that needs no pipeline.
+    /// Admits one message to the batch, or writes the reply to `out` if it needs no pipeline.
     pub fn admit(&self, batch: &mut Batch, message: &[u8], client: Client, out: &mut [u8]) -> Admission {
         let live = self.live.borrow();
         if let Some(gate) = live.gate(client.server)
@@ -142,7 +145,7 @@ impl Worker {
         self.answer_outside(&live, request, &answer, out)
     }
 
-    /// Answers a query that belongs to no zone.
+    /// Answers a query that no zone owns.
     fn answer_outside(&self, live: &Live, request: &Request, answer: &Response, out: &mut [u8]) -> Admission {
         let client = request.asked.client;
         let counters = live.counters_outside(client.server);
@@ -158,15 +161,15 @@ impl Worker {
         Admission::Answered(size)
     }
 
-    /// Sends the admitted queries through their pipelines and empties the batch. Replies that need no
-    /// upstream are written before this returns.
+    /// Takes the admitted queries through their pipelines and empties the batch. Replies that need no waiting
+    /// are written before this returns.
     pub fn run(self: &Rc<Self>, batch: &mut Batch, replies: &mut dyn Replies) {
         let live = self.live();
         let length = std::mem::take(&mut batch.length);
         let requests = &mut batch.requests[..length];
         let states = &mut batch.states[..length];
         self.observe(requests);
-        // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
+        // An entry that was fresh when the query arrived is fresh enough: the clock need not be read again.
         self.advance(&live, requests, states, None);
 
         let clocks = self.clocks();
@@ -175,7 +178,7 @@ impl Worker {
             if matches!(state, State::Waits(_)) {
                 self.defer_or_settle(&live, request, state, || replies.defer(index));
             }
-            // It stays where it is: to take it out would be to copy it.
+            // The response stays in place: taking it out would copy it.
             match &*state {
                 State::Outward(response) => {
                     let head = request.reply_head(response.error);
@@ -197,9 +200,10 @@ impl Worker {
         }
     }
 
-    /// Takes queries as far as each comes without waiting: in until something answers, and out with what that says. Where a
-    /// filter is to be asked, it is asked about all queries of the batch that have come to it.
-    // Short, and the way of every hit; left to itself, the compiler makes a call of it.
+    /// Takes queries as far as they get without waiting: in until something answers, and out with the
+    /// response. A filter that has to be called gets all queries of the batch that have reached it in one
+    /// call.
+    // Short, and on the path of every hit; without the hint, the compiler does not inline it.
     #[inline]
     fn advance(
         self: &Rc<Self>,
@@ -229,7 +233,7 @@ impl Worker {
                 &mut scratch.verdicts,
             );
         }
-        // Only a pass over filters that were looked at read the clock.
+        // The clock was read only if the pass came to filters.
         if inward.clock.is_some() {
             for instance in &live.instances {
                 instance.borrow_mut().settle();
@@ -249,8 +253,8 @@ impl Worker {
         }
     }
 
-    /// Has a query of a batch wait as a task of its own, and leaves nothing in its place; or settles what it gets where there
-    /// is no room to wait.
+    /// Moves a query of a batch that has to wait into its own task and leaves nothing behind. If there is no
+    /// room to wait, settles it with what it gets instead.
     #[inline(never)]
     fn defer_or_settle(
         self: &Rc<Self>,
@@ -259,7 +263,7 @@ impl Worker {
         state: &mut State,
         mut reply: impl FnMut() -> Box<dyn DeferredReply>,
     ) {
-        // Each time it is nearer to its client, and in the end there.
+        // Each round brings it nearer to its client, so the loop ends.
         while let Some(wait) = state.take_wait() {
             let Some(response) = self.defer(live, request, wait, &mut reply) else {
                 return;
@@ -269,7 +273,7 @@ impl Worker {
         }
     }
 
-    /// Takes a query that may wait to what it comes to: a response, or none.
+    /// Takes a query that may wait to its end: a response, or none.
     async fn see_through(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query) {
         loop {
             if let Some(wait) = query.state.take_wait() {
@@ -284,8 +288,8 @@ impl Worker {
         }
     }
 
-    /// Waits for what a query needs to go on: where it is then.
-    // What is rare is in a box: all who wait would have room for it.
+    /// Waits for what a query needs to continue; returns its next state.
+    // Rare cases are boxed: the futures of all waiting queries would have room for them.
     async fn wait_for(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query, wait: Wait) -> State {
         match wait {
             Wait::Cache => self.miss(live, &mut query.request),
@@ -303,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Sends a client what its query came to.
+    /// Sends the response of a query to its client.
     fn reply(&self, live: &Live, query: &mut Query, reply: Box<dyn DeferredReply>) {
         let request = &mut query.request;
         let State::Outward(response) = &query.state else {
@@ -321,14 +325,14 @@ impl Worker {
         }
     }
 
-    /// Notes what became of a query whose client gets no reply.
+    /// Finishes a query whose client gets no reply.
     fn without_reply(&self, live: &Live, request: &mut Request, clocks: Clocks) {
         request.end();
         self.hear(live, request, None, Sent::default(), &[], clocks);
     }
 
-    /// Tells the sink, if there is one, what became of a query; no response: it was dropped.
-    // For every hit; left to itself, the compiler makes a call of it.
+    /// Reports the end of a query to the trace sink, if there is one; no response means it was dropped.
+    // Runs for every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
     fn finish_trace(&self, request: &Request, response: Option<&Response>, size: usize) {
         if let Some(trace) = &request.trace {
@@ -343,7 +347,7 @@ impl Worker {
         }
     }
 
-    /// Counts a reply that was written, and notes it for the filters that want to hear of it.
+    /// Counts a reply that was written, and records it for filters with an events phase.
     fn count_response(
         &self,
         live: &Live,
@@ -363,7 +367,7 @@ impl Worker {
     }
 }
 
-/// Keeps a reply for the filters that want to hear it whole.
+/// Copies a reply for the filters that receive whole messages.
 #[cold]
 fn copy(reply: &[u8], message: &mut Vec<u8>) {
     message.clear();

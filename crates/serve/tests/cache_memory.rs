@@ -1,30 +1,30 @@
 //! The cache's limit against what the allocator really hands out.
 //!
-//! In a binary of its own, since it counts every allocation of the process, with one test.
+//! A binary of its own with one test, because it counts every allocation of the process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dnsweir_serve::cache::{Cache, Key, KeyFlags, KeyHasher, Kind, Stored};
 
-/// The system's allocator, counting the blocks as large as they are, not as they were asked for.
+/// The system's allocator; counts blocks at their actual size, not at the requested one.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// What glibc keeps in front of each block.
+/// glibc's header in front of each block.
 const BLOCK_HEADER: usize = size_of::<usize>();
 
 fn block_len(block: *mut u8) -> usize {
-    // SAFETY: only called with blocks that the system's allocator has handed out and not taken back.
+    // SAFETY: called only with blocks that the system's allocator has handed out and not taken back.
     BLOCK_HEADER + unsafe { libc::malloc_usable_size(block.cast()) }
 }
 
-// SAFETY: every call is passed on to `System` unchanged; the rest only counts.
+// SAFETY: every call is forwarded to `System` unchanged; the rest only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the same as ours to `System`.
+        // SAFETY: the caller's contract is the same as `System`'s.
         let block = unsafe { System.alloc(layout) };
         if !block.is_null() {
             let live = LIVE.fetch_add(block_len(block), Ordering::Relaxed) + block_len(block);
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         LIVE.fetch_sub(block_len(block), Ordering::Relaxed);
-        // SAFETY: the caller's promise is the same as ours to `System`.
+        // SAFETY: the caller's contract is the same as `System`'s.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -44,8 +44,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const LIMIT: usize = 32 << 20;
-/// What may lie beyond the limit for a moment: the answer about to be stored, and the old half of one
-/// shard's table while it grows.
+/// What may exceed the limit for a moment: the answer about to be stored, and the old half of one shard's
+/// table while it grows.
 const BEYOND: usize = 256 << 10;
 const NAMES: u32 = 1_000_000;
 const HOT_NAMES: u32 = 1_000;

@@ -2,7 +2,7 @@ use std::task::Wake;
 
 use super::*;
 
-/// Long enough that no test comes to its end.
+/// Long enough that no test reaches it.
 const SAFE: Duration = Duration::from_secs(3600);
 
 fn client(number: u8) -> IpAddr {
@@ -16,13 +16,13 @@ fn displaced(place: &Place) -> bool {
 }
 
 impl Room {
-    /// As most tests need it.
+    /// Enters as most tests need it.
     fn admit(self: &Arc<Self>, client: IpAddr, subject: impl Hash) -> Result<Place, Full> {
         self.enter(client, subject, Instant::now(), SAFE)
     }
 }
 
-/// As many as fit of one client, each about something else.
+/// Takes `count` places for one client, each about another subject.
 fn fill(admission: &Arc<Room>, who: u8, count: usize) -> Vec<Place> {
     let enter = |about| admission.admit(client(who), (who, about)).unwrap();
     (0..count).map(enter).collect()
@@ -51,10 +51,10 @@ fn the_oldest_of_the_client_with_the_most_gives_way() {
     let gone: Vec<bool> = greedy.iter().map(displaced).collect();
     assert_eq!(gone, [true, false, false]);
     assert!(!displaced(&calm[0]) && !displaced(&newcomer));
-    // Two each: nobody has more than the other would have.
+    // Two each: neither has more than the other would have.
     assert_eq!(admission.admit(client(1), "one more").unwrap_err(), Full);
     assert_eq!(admission.admit(client(2), "one more").unwrap_err(), Full);
-    // Who was displaced has no place to give back.
+    // A displaced holder has no place to give back.
     drop(greedy);
     assert_eq!(admission.inside(), 2);
 }
@@ -125,7 +125,8 @@ fn where_all_have_as_much_the_oldest_of_all_gives_way() {
     }
 }
 
-/// Sources that are all different, or forged: each has one place, and no claim to those of a client with a few.
+/// Source addresses that all differ, or are forged: each has one place, and cannot take those of a client
+/// with a few.
 #[test]
 fn a_few_places_are_safe_from_many_clients() {
     let admission = Room::new(64);
@@ -158,7 +159,7 @@ fn whoever_holds_a_place_is_woken() {
     assert!(woken.0.load(Ordering::Relaxed) && displaced(&held[0]));
 }
 
-/// Shares are reckoned anew whenever it gets crowded, and stay right whatever comes and goes.
+/// Shares are recounted whenever the room gets crowded, and stay right as requests come and go.
 #[test]
 fn shares_agree_with_who_is_inside() {
     let admission = Room::new(16);

@@ -1,4 +1,4 @@
-//! Names that stand for others: their targets' answers, below the CNAME records that lead there.
+//! Aliases: their targets' answers, after the CNAME records that lead there.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::worker::Worker;
 const ALIAS_TTL: u32 = 30;
 
 impl Worker {
-    /// Where a query goes on whose name stands for another one.
+    /// Follows an alias; returns where its query continues.
     pub(super) async fn follow(self: &Rc<Self>, live: &Rc<Live>, query: &Query, lead: &Lead) -> State {
         let targets: &[Box<[u8]>] = match lead {
             Lead::Source(alias) => &alias.targets,
@@ -38,7 +38,7 @@ impl Worker {
         State::Outward(match lead {
             Lead::Filter(verdict) => edited(live, &query.request, verdict, response),
             Lead::Source(_) => Response {
-                // AA is about the name that was asked for (RFC 1035 section 4.1.1).
+                // AA is about the queried name (RFC 1035 section 4.1.1).
                 authoritative: response.answer_count() > 0,
                 origin: match response.origin {
                     Origin::Filter => Origin::Local,
@@ -49,7 +49,7 @@ impl Worker {
         })
     }
 
-    /// The answer that leads to the first of `targets` that exists, or else to the last.
+    /// The answer through the first of `targets` that exists, or else through the last.
     async fn alias(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -58,7 +58,7 @@ impl Worker {
         lead: &Lead,
     ) -> Option<Response> {
         let request = &query.request;
-        // Lists in lists would multiply what one query costs, so that only the first alias may have several names.
+        // Nested lists would multiply the cost of a query, so only the first alias may have several targets.
         if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
@@ -87,11 +87,12 @@ impl Worker {
             Lead::Filter(_) => None,
         };
         let so_far = so_far.unwrap_or_else(|| cname(request, target, lead, &found));
-        // Where nobody here knows the target, or nobody wanted it to be found out, it is the client's to ask for (RFC 1034 section
-        // 4.3.2, step 3a). That a filter's target is nobody's is the filter's mistake.
+        // If no zone here owns the target, or it failed and the client desires no recursion, the client has
+        // to ask for it (RFC 1034 section 4.3.2, step 3a). A filter's alias to a target that no zone owns is
+        // the filter's mistake.
         let nobodys = found.rcode == rcode::REFUSED || found.failed() && !request.recursion_desired();
         let whole = match (request.qtype, lead) {
-            // The CNAME itself was asked for.
+            // The query is for the CNAME itself.
             (rtype::CNAME, _) => Some(so_far),
             (_, Lead::Source(_)) if nobodys => Some(so_far),
             _ => {
@@ -103,7 +104,7 @@ impl Worker {
     }
 }
 
-/// The response that leads to what was found, of these octets.
+/// The response that leads to `found`, with this message.
 fn led_to(found: Response, whole: Option<Vec<u8>>) -> Response {
     let Some(answer) = whole.and_then(|message| Answer::read(message).ok()) else {
         return Response::error(rcode::SERVFAIL, ExtendedError::Other);
@@ -112,7 +113,7 @@ fn led_to(found: Response, whole: Option<Vec<u8>>) -> Response {
     Response {
         error: found.error.filter(|_| answer.rcode == found.rcode),
         store: found.store,
-        // That the target could not be found out is nobody's decision.
+        // No filter decided that the target could not be resolved.
         origin: if answer.rcode == found.rcode && found.failed() {
             found.origin
         } else {
@@ -122,7 +123,7 @@ fn led_to(found: Response, whole: Option<Vec<u8>>) -> Response {
     }
 }
 
-/// The answer that is nothing but a CNAME record to a target that has come to this.
+/// A message with only a CNAME record to a target, which resolved to `found`.
 fn cname(request: &Request, target: &[u8], lead: &Lead, found: &Response) -> Vec<u8> {
     let told = match lead {
         Lead::Filter(_) => None,

@@ -1,4 +1,5 @@
-//! Filters that ask: their queries wait for the lookups, and go on with what the filter says then.
+//! Filters that look names up: their queries wait for the lookups, and continue with the filter's next
+//! decision.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ use super::trace::Direction;
 use super::worker::{Worker, unix_milliseconds};
 
 impl Worker {
-    /// Where a query goes on whose filter asks before it decides.
+    /// Makes the lookups of a query's filter, which then decides; returns where the query continues.
     pub(super) async fn ask_about_query(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -35,7 +36,7 @@ impl Worker {
         let (Decision::Ask(ask), Some(&Stage::Filter { filter, zone_base })) =
             (&asking.verdict.decision, stages.get(query.request.stage))
         else {
-            // Nobody comes here without.
+            // Unreachable: only a query whose filter asks waits here.
             return State::Outward(Response::of_source(Resolution::BOUNDED));
         };
         let rounds = asking.rounds + 1;
@@ -64,7 +65,7 @@ impl Worker {
         state
     }
 
-    /// What a filter says to the answers; `filter` is its index, and that of the zone.
+    /// Gives a filter the answers, and returns the outcome; `filter` is its index and its index of the zone.
     fn query_answers(
         &self,
         live: &Live,
@@ -86,14 +87,14 @@ impl Worker {
         outcome
     }
 
-    /// Where a response goes on whose filter asks before it decides.
+    /// Makes the lookups of a response's filter, which then decides; returns where the response continues.
     pub(super) async fn ask_about_response(
         self: &Rc<Self>,
         live: &Rc<Live>,
         query: &mut Query,
         mut asking: Box<AskingResponse>,
     ) -> State {
-        // A lookup may ask the same as this query: whoever waits for its answer goes on now.
+        // A lookup may ask the same question as this query: its followers have to continue now.
         drop(query.request.fetch().and_then(|fetch| fetch.led.take()));
         asking.rounds += 1;
         let AskingResponse {
@@ -127,12 +128,12 @@ impl Worker {
         state
     }
 
-    /// What a query gets whose filter is not told what it asked: it may not wait for that any longer.
+    /// The response to a query that may not wait any longer for its filter's lookups.
     fn without_answers(&self, live: &Live, query: &Query, why: GaveUp) -> State {
         State::Outward(Response::of_source(self.gave_up(live, &query.request, why)))
     }
 
-    /// What a filter says to the answers.
+    /// Gives a filter the answers, and returns the outcome.
     fn response_answers(
         &self,
         live: &Live,

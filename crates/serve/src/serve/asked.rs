@@ -1,4 +1,4 @@
-//! What was asked, and by whom.
+//! A query as received, and its client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,34 +8,35 @@ use crate::dns::edns::Edns;
 use crate::dns::query::Query;
 use dnsweir_answer::identity::Identity;
 
-/// Who sent a query, through which listener, and when.
+/// The client of a query, the listener that received it, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Client {
-    /// Who asks.
+    /// The client's address.
     pub address: SocketAddr,
-    /// Index of the listener that took it.
+    /// Index of the listener.
     pub server: u16,
-    /// How it came.
+    /// The transport.
     pub transport: Transport,
-    /// Microseconds of the worker's clock.
+    /// When the query was received, in microseconds of the worker's clock.
     pub received: u64,
-    /// Octets of the largest reply the listener sends; 65 535 over TCP.
+    /// Largest reply in bytes that the listener sends; 65,535 over TCP.
     pub limit: usize,
-    /// The idle timeout in units of 100 ms that a TCP client may be told (RFC 7828).
+    /// The idle timeout to announce to a TCP client, in units of 100 ms (RFC 7828).
     pub keepalive: Option<u16>,
 }
 
-/// Octets of the longest query that is kept whole to be told; of a longer one it is the header and the question. A query may wait,
-/// and takes its message along.
+/// Longest query in bytes that is kept whole for logging; of a longer one only header and question are kept.
+/// A waiting query keeps its message in memory.
 pub const MESSAGE_KEPT: usize = 1232;
 
-/// What was asked, by whom: it stays as it came.
+/// A query as received, and its client.
 pub struct Asked {
-    /// Who sent it.
+    /// The client.
     pub client: Client,
-    /// The name that the client asked for in TLS, if there is one.
+    /// The server name that the client sent in TLS, if any.
     pub server_name: Option<Arc<str>>,
-    /// Who that is, if the generation wants to know: only [`Live::identity`](super::Live::identity) may read it.
+    /// The client's identity, if the generation uses it: read it through
+    /// [`Live::identity`](super::Live::identity) only.
     pub identity: Identity,
     /// The message ID.
     pub id: u16,
@@ -43,27 +44,27 @@ pub struct Asked {
     pub flags: u16,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// Octets of the query.
+    /// Size of the query in bytes.
     pub size: u16,
-    /// The options of its OPT record, if a filter of the generation wants to know them.
+    /// The options of its OPT record, if a filter of the generation uses them.
     pub options: Vec<u8>,
-    /// The message as it came, if somebody is told of messages.
+    /// The message as received, if dnstap logs clients' messages.
     pub message: Vec<u8>,
-    /// The whole message, if it is signed and may only be relayed as it is.
+    /// The whole message, if it is signed and so must be relayed unchanged.
     pub signed: Option<Box<[u8]>>,
 }
 
-/// What of a query is kept beside what answering it takes.
+/// The parts of a query that are kept although its answer does not need them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Keeps {
-    /// EDNS options: a filter wants to know them.
+    /// EDNS options, for a filter.
     pub options: bool,
-    /// The message: somebody is told of messages.
+    /// The message, for dnstap.
     pub message: bool,
 }
 
 impl Asked {
-    /// Nothing, by somebody, to be [`admit`](Asked::admit)ted into.
+    /// Creates an empty one to [`admit`](Asked::admit) queries into.
     pub fn new(client: Client) -> Asked {
         Asked {
             client,
@@ -79,8 +80,8 @@ impl Asked {
         }
     }
 
-    /// Becomes what another client sent, keeping its buffers.
-    // For every query, and called from one place; left to itself, the compiler makes a call of it.
+    /// Replaces this with a newly received query, reusing the buffers.
+    // Runs for every query, and has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {
         let Asked {

@@ -1,4 +1,4 @@
-//! Messages that were taken from a socket at once, and what becomes of them.
+//! A batch of messages from a socket, and their replies.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::asked::Client;
 use super::request::Request;
 use super::state::State;
 
-/// Messages taken from a socket at once, on their way.
+/// Messages read from a socket together, while they are processed.
 #[derive(Default)]
 pub struct Batch {
     pub(super) requests: Vec<Request>,
@@ -17,37 +17,37 @@ pub struct Batch {
     pub(super) length: usize,
 }
 
-/// What [`Worker::admit`](super::Worker::admit) made of a message.
+/// The outcome of [`Worker::admit`](super::Worker::admit).
 pub enum Admission {
     /// It travels with the batch.
     Travelling,
-    /// The reply is in the buffer, this many octets.
+    /// The reply is in the buffer, with this many bytes.
     Answered(usize),
-    /// The reply is a zone, in many messages; only where there is a stream for them.
+    /// The reply is a zone of many messages; only on a stream.
     Transfer(Box<Transfer>),
     /// There is no reply.
     Silence,
 }
 
-/// Where a batch's replies go. `index` counts the queries that travel, in the order they were admitted.
+/// Where a batch's replies go. `index` counts the travelling queries, in the order of admission.
 pub trait Replies {
-    /// Where its reply is written: at least the client's `limit` octets.
+    /// The buffer for a reply: at least the client's `limit` bytes.
     fn buffer(&mut self, index: usize) -> &mut [u8];
-    /// Sends as many octets of its buffer.
+    /// Sends the first `length` bytes of its buffer.
     fn reply(&mut self, index: usize, length: usize);
-    /// The way back for a reply that will come after the batch.
+    /// Returns the way back for a reply that comes after the batch.
     fn defer(&mut self, index: usize) -> Box<dyn DeferredReply>;
 }
 
 /// The way back to a client whose query outlives its batch.
 pub trait DeferredReply {
-    /// Sends the reply. Dropped unsent: the client gets none.
+    /// Sends the reply. If dropped instead, the client gets none.
     fn send(self: Box<Self>, message: &[u8]);
 }
 
 impl Batch {
-    /// The place for the next query; it counts only once `length` is raised.
-    // As `look_up`.
+    /// The slot for the next query; it counts only once `length` is raised.
+    // Inlined like `look_up`.
     #[inline(always)]
     pub(super) fn next(&mut self, client: Client) -> &mut Request {
         if self.requests.len() == self.length {
@@ -57,8 +57,8 @@ impl Batch {
         &mut self.requests[self.length]
     }
 
-    /// Notes the name that the client of the last query asked for in TLS. A batch that takes queries of connections is told
-    /// for each.
+    /// Sets the TLS server name of the last query. A batch of queries from connections needs this for each
+    /// one.
     pub fn set_server_name(&mut self, name: Option<&Arc<str>>) {
         if let Some(last) = self.length.checked_sub(1) {
             self.requests[last].asked.server_name = name.cloned();

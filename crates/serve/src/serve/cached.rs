@@ -1,5 +1,5 @@
-//! The cache's stage: a fresh entry is the response, and what comes back from below is kept; stale answers when there is
-//! nothing better.
+//! The cache stage: a fresh entry is the response, and responses from below are stored. Stale answers are
+//! served if there is nothing better.
 
 use std::hash::BuildHasher;
 use std::rc::Rc;
@@ -25,19 +25,20 @@ use super::response::{Content, Response};
 use super::state::{State, Wait};
 use super::worker::Worker;
 
-/// Longer than any query waits (`deadline` is a minute at most), in milliseconds: what took so long was on its way while the
-/// machine slept, and nobody knows how old it is.
+/// Longer than any query waits (`deadline` is at most a minute), in milliseconds. An answer that took longer
+/// was in flight while the machine slept, and its age is unknown.
 const LONGEST_WAIT_MS: u64 = 90_000;
 
-/// How many times as long as the first a failure is kept at most. Three times five seconds is what clients wait anyway.
+/// A failure is cached for at most this many times its first duration. Clients wait three times five seconds
+/// anyway.
 const FAILURES: u32 = 3;
 
-/// How long a failure may be kept, in seconds (RFC 9520 section 3.2).
+/// The longest time to cache a failure, in seconds (RFC 9520 section 3.2).
 const LONGEST_FAILURE: u32 = 300;
 
 impl Worker {
-    /// The response that the cache holds for a query, if it is fresh.
-    // The way of every hit, and short; left to itself, the compiler makes a call of it.
+    /// Returns the cached response to a query, if it is fresh.
+    // Short, and on the path of every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub(super) fn look_up(
         self: &Rc<Self>,
@@ -79,7 +80,7 @@ impl Worker {
         })
     }
 
-    /// What the cache knows the query by.
+    /// The cache key of a query.
     #[inline]
     fn key<'a>(&self, live: &Live, request: &'a Request) -> Key<'a> {
         let mut partition = live.generation.pipelines[request.pipeline].partition;
@@ -97,7 +98,7 @@ impl Worker {
         )
     }
 
-    /// The part of the cache that the answers for a query's route belong to, if it has one (RFC 7871 section 7.3.1).
+    /// The cache partition for answers over a query's route, if it has one (RFC 7871 section 7.3.1).
     #[cold]
     fn partition(&self, live: &Live, request: &Request, pipelines: u64) -> u64 {
         match request.route() {
@@ -109,7 +110,7 @@ impl Worker {
         }
     }
 
-    /// Fetches an entry again before it runs out, or after.
+    /// Refreshes an entry in the background, before or after it expires.
     pub(super) fn refresh(self: &Rc<Self>, live: &Rc<Live>, request: &Request, claim: RefreshClaim) {
         let request = request.refresh(self.now() / 1000);
         self.enqueue(Box::new(Query {
@@ -121,7 +122,7 @@ impl Worker {
         }));
     }
 
-    /// The cache that a query stands at.
+    /// The cache at this stage of a query's pipeline.
     fn cache<'a>(live: &'a Live, request: &Request, stage: usize) -> Option<&'a config::Cache> {
         match live.generation.pipelines[request.pipeline].stages.get(stage) {
             Some(Stage::Cache(cache)) => Some(cache),
@@ -129,12 +130,12 @@ impl Worker {
         }
     }
 
-    /// Where a query goes on for which the cache had nothing fresh when it came.
+    /// Returns where a query continues if the cache had nothing fresh when it arrived.
     pub(super) fn miss(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> State {
         let Some(cache) = Self::cache(live, request, request.stage) else {
             return State::Inward;
         };
-        // Somebody else's answer may have come into the cache since.
+        // Another query's answer may have been cached since.
         let now_ms = self.now() / 1000;
         if let Some(response) = self.look_up(live, request, cache, now_ms) {
             return State::Outward(response);
@@ -148,19 +149,20 @@ impl Worker {
         if let Some((entry, _)) = &stale {
             let recovered_ms = self.shared.recovered_ms();
             if let Some(claim) = entry.claim_refresh(now_ms, recovered_ms) {
-                // The attempt goes on when the client has its answer.
+                // The refresh continues after the client has its answer.
                 self.refresh(live, request, claim);
             } else if !entry.may_retry(now_ms, recovered_ms) {
                 return State::Outward(self.stale_response(live, request, cache, entry.clone()));
             }
         }
-        // RFC 8767 section 5: the client waits this long for something fresh.
+        // RFC 8767 section 5: the client waits this long for a fresh answer.
         let stale = stale.map(|(entry, after)| (entry, Instant::now() + after));
         request.begin_fetch(now_ms, stale);
         State::Inward
     }
 
-    /// What came from below the cache at a stage: it is kept, if it may be, or something stale is better.
+    /// Handles the response from below the cache at a stage: stores it if it may, or replaces it if a stale
+    /// answer is better.
     pub(super) fn fetched(
         &self,
         live: &Live,
@@ -174,7 +176,7 @@ impl Worker {
             return;
         };
         self.keep(live, request, cache, response, fetch.began_ms);
-        // Those who follow go on only now.
+        // Followers continue only now.
         drop(fetch.led);
         if let Some((entry, _)) = fetch.stale
             && response.failed()
@@ -183,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// What a query gets for which there is no room to wait: what it has already, something stale, or SERVFAIL.
+    /// The response to a query that has no room to wait: the one it has already, a stale answer, or SERVFAIL.
     pub(super) fn crowded_out(&self, live: &Live, request: &mut Request, wait: Wait) -> Response {
         if let Wait::Delay(response) = wait {
             self.not_held_back(live, request);
@@ -200,7 +202,7 @@ impl Worker {
         Response::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 
-    /// An entry past its TTL that may be served if nothing better comes, and how long to wait for that.
+    /// An expired entry to serve if nothing better comes, and how long to wait for that.
     fn stale(&self, live: &Live, request: &Request, cache: &config::Cache) -> Option<(Entry, Duration)> {
         let after = cache.serve_stale?.after;
         if !request.may_store() || !request.may_be_stale() {
@@ -240,8 +242,8 @@ impl Worker {
         }
     }
 
-    /// Keeps a response that came from below, unless somebody who waited for the same has done so meanwhile. Its TTLs
-    /// are within the cache's bounds afterwards, kept or not.
+    /// Caches a response from below, unless another query that waited for the same has done so. Afterwards
+    /// the TTLs are within the cache's bounds, whether cached or not.
     fn keep(
         &self,
         live: &Live,
@@ -273,7 +275,7 @@ impl Worker {
                 wire: &answer.message,
                 ttl_offsets: &answer.ttl_offsets,
                 kind,
-                // Reasons of our own are about the moment: who meets the failure again is told that it was kept.
+                // Our own errors are about the moment: a later hit on the failure gets Cached Error.
                 error: response.lasting_error(),
                 ttl_secs: ttl,
                 stale_secs: seconds(stale),
@@ -288,9 +290,9 @@ impl Worker {
                 let window = window.map_or(Duration::ZERO, |stale| stale.window);
                 stored(&answer, kind, answer.ttl, window);
             }
-            // RFC 9520 section 3.2: that a resolution failed is kept, too, so that a dead upstream is not asked for
-            // every query; never stale, since it is no answer. What a filter refuses is not a failure, and what was asked before
-            // an upstream recovered says nothing about now.
+            // RFC 9520 section 3.2: failures are cached, too, so that a dead upstream is not asked for every
+            // query. They are never served stale, because they are no answers. A filter's refusal is not a
+            // failure, and a query that began before an upstream recovered says nothing about now.
             (None, _)
                 if response.failed() && response.rcode <= 15 && began_ms >= self.shared.recovered_ms() =>
             {
@@ -304,8 +306,9 @@ impl Worker {
     }
 }
 
-/// How long a failure is kept, in seconds: longer each time that it comes to another one, up to [`FAILURES`] times as long
-/// (RFC 9520 section 3.2). What was `before` is forgotten when it is over for as long as it was kept.
+/// How long to cache a failure, in seconds: longer each time it repeats, up to [`FAILURES`] times as long
+/// (RFC 9520 section 3.2). The failure `before` is forgotten once it has been expired for as long as it was
+/// cached.
 fn failure_ttl(first: u32, before: Option<(Kind, Lifetime)>) -> u32 {
     let before = before.filter(|(kind, _)| *kind == Kind::Failure);
     let ttl = before.map_or(first, |(_, lifetime)| lifetime.ttl_secs.saturating_add(first));
@@ -335,7 +338,7 @@ mod tests {
         assert_eq!(after(5, Kind::Failure, 5), 10);
         assert_eq!(after(5, Kind::Failure, 10), 15);
         assert_eq!(after(5, Kind::Failure, 15), 15);
-        // By another configuration.
+        // Cached under another configuration.
         assert_eq!(after(5, Kind::Failure, 300), 15);
         assert_eq!(after(200, Kind::Failure, 200), 300);
         assert_eq!(after(5, Kind::Success, 3600), 5);

@@ -1,7 +1,7 @@
-//! What a worker counts of the queries of one zone on one listener.
+//! A worker's counters for the queries of one zone on one listener.
 //!
-//! Each worker has its own counters, so that counting is a load and a store on a line of its own
-//! cache; whoever wants to know adds them up.
+//! Each worker has its own, so that counting is a load and a store in its own cache line; readers add them
+//! up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::histogram::Histogram;
 
 use super::gate::Reason;
 
-/// Types that have a label of their own, as CoreDNS counts them; others are `other`.
+/// Types with their own label, as in CoreDNS; others count as `other`.
 pub const TYPES: [(u16, &str); 18] = [
     (rtype::A, "A"),
     (rtype::AAAA, "AAAA"),
@@ -38,7 +38,7 @@ pub const TYPES: [(u16, &str); 18] = [
     (rtype::ANY, "ANY"),
 ];
 
-/// The rcodes that have a label of their own; the last slot is for all others.
+/// How many rcodes have their own label; the last slot is for all others.
 const RCODES: usize = 24;
 
 /// Counters of one zone on one listener of one worker.
@@ -48,27 +48,27 @@ pub struct ZoneCounters {
     pub requests: [[AtomicU64; TYPES.len() + 1]; PROTO_FAMILY.len()],
     /// By rcode; dropped queries are not responses.
     pub responses: [AtomicU64; RCODES + 1],
-    /// From a query to its response.
+    /// Time from a query to its response.
     pub durations: Histogram<19>,
     /// Answers from the cache: success, denial, failure.
     pub hits: [AtomicU64; 3],
-    /// Queries the cache had nothing fresh for.
+    /// Queries for which the cache had nothing fresh.
     pub misses: AtomicU64,
     /// Answers past their TTL (RFC 8767).
     pub stale: AtomicU64,
-    /// Entries fetched again before they ran out.
+    /// Entries refreshed before they expired.
     pub prefetches: AtomicU64,
-    /// Queries that waited for somebody else's upstream query.
+    /// Queries that waited for the upstream query of another.
     pub coalesced: AtomicU64,
-    /// Queries refused since `forward`'s `concurrent` was reached.
+    /// Queries refused because `forward`'s `concurrent` was reached.
     pub rejects: AtomicU64,
-    /// Upstream queries given up for others when `concurrent` was reached.
+    /// Upstream queries displaced by others when `concurrent` was reached.
     pub displaced: AtomicU64,
-    /// Queries that there was no room to wait for, since `waiting-queries` was reached.
+    /// Queries that had no room to wait because `waiting-queries` was reached.
     pub waiting_rejects: AtomicU64,
-    /// Waiting queries given up for others when `waiting-queries` was reached.
+    /// Waiting queries displaced by others when `waiting-queries` was reached.
     pub waiting_displaced: AtomicU64,
-    /// Queries turned away, by reason ([`Reason::ALL`]).
+    /// Rejected queries, by reason ([`Reason::ALL`]).
     pub refused: [AtomicU64; Reason::ALL.len()],
 }
 
@@ -82,7 +82,7 @@ pub fn add(counter: &AtomicU64, by: u64) {
 }
 
 impl ZoneCounters {
-    /// Counts a query that came in.
+    /// Counts a received query.
     pub fn request(&self, transport: Transport, client: IpAddr, qtype: u16) {
         let at = TYPES
             .iter()
@@ -91,12 +91,12 @@ impl ZoneCounters {
         add(&self.requests[proto_family(transport, client)][at], 1);
     }
 
-    /// Counts a query that is turned away.
+    /// Counts a rejected query.
     pub fn refuse(&self, reason: Reason) {
         add(&self.refused[reason as usize], 1);
     }
 
-    /// Counts a reply that went out `microseconds` after its query came.
+    /// Counts a reply sent `microseconds` after its query was received.
     pub fn response(&self, rcode: u16, microseconds: u64) {
         add(&self.responses[usize::from(rcode).min(RCODES)], 1);
         self.durations.observe(microseconds, add);
@@ -138,15 +138,14 @@ pub(crate) struct ZoneOnServer {
     pub server: Arc<str>,
     /// The zone's name.
     pub zone: Arc<str>,
-    /// One for each worker that had to do with it.
+    /// One for each worker that has used them.
     pub workers: Vec<Arc<ZoneCounters>>,
 }
 
-/// What identifies counters: listener, zone, worker.
+/// The key of counters: listener, zone, worker.
 type CountersKey = (Arc<str>, Arc<str>, usize);
 
-/// All counters there are. They outlive the generation that asked for them, so that a reload does not
-/// set them back.
+/// All counters. They outlive generations, so that a reload does not reset them.
 #[derive(Debug, Default)]
 pub struct CounterTable {
     counters: Mutex<HashMap<CountersKey, Arc<ZoneCounters>>>,
@@ -159,7 +158,7 @@ impl CounterTable {
         Arc::clone(self.counters.lock().entry(key).or_default())
     }
 
-    /// All of them, grouped by listener and zone, in order.
+    /// Returns all counters, grouped by listener and zone, in order.
     pub(crate) fn by_zone(&self) -> Vec<ZoneOnServer> {
         let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
         for ((server, zone, _), counters) in self.counters.lock().iter() {

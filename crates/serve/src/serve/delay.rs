@@ -1,8 +1,8 @@
-//! Responses that filters want held back.
+//! Responses that filters delay.
 //!
-//! What filters say of one query adds up, wherever they stand, and is waited for once: when the response is ready, among
-//! the queries that wait. So nobody else waits for it, neither those of the same batch or connection nor those who ask
-//! the same. Whoever has to give way to another query gets the response at that moment.
+//! The delays of all filters for a query add up, and are waited for once: when the response is ready, among
+//! the waiting queries. So no other query is delayed, neither one in the same batch or connection nor one
+//! with the same question. A query that has to give way gets its response at that moment.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -21,13 +21,13 @@ use super::response::Response;
 use super::sources::wait;
 use super::worker::Worker;
 
-/// Milliseconds that the response to one query is held back at most, whatever all filters say together.
+/// Maximum delay of one response in milliseconds, over all filters.
 const LONGEST: u16 = 10_000;
 
 impl Live {
-    /// Notes that a filter wants a response held back for so many milliseconds.
+    /// Records that a filter delays a response by this many milliseconds.
     pub(super) fn delay(&self, request: &mut Request, filter: usize, delay: u16) {
-        // What the proxy asks itself, others wait for.
+        // Other queries wait for the proxy's internal ones.
         if delay == 0 || request.asked.client.transport == Transport::Internal {
             return;
         }
@@ -37,13 +37,13 @@ impl Live {
     }
 }
 
-/// Two delays, one after the other.
+/// The sum of two delays, up to [`LONGEST`].
 fn sum(before: u16, delay: u16) -> u16 {
     before.saturating_add(delay).min(LONGEST)
 }
 
 impl Worker {
-    /// Holds a response back for as long as filters want, if there is room for it.
+    /// Delays a response for as long as filters decided, if there is room for it.
     pub(super) async fn hold_back(&self, live: &Live, query: &mut Query, response: &Response) {
         let Query { request, waiting, .. } = query;
         let delay = Duration::from_millis(std::mem::take(&mut request.delay).into());
@@ -52,12 +52,12 @@ impl Worker {
         };
         request.trace(|| explain::held_back(request, format!("held back for {} ms", delay.as_millis())));
         if let Err(why) = wait(request, waiting, pin!(sleep(delay))).await {
-            // It has an answer already.
+            // It has its response already.
             self.gave_up(live, request, why);
         }
     }
 
-    /// Counts that there is no room to hold a response back.
+    /// Counts a response that is not delayed, for lack of room.
     pub(super) fn not_held_back(&self, live: &Live, request: &Request) {
         add(&live.counters(request).waiting_rejects, 1);
         request.trace(|| explain::held_back(request, "not held back: too many queries wait".into()));

@@ -1,7 +1,8 @@
-//! Where clients that ask in clear text can ask encrypted (RFC 9462): the SVCB records of `_dns.resolver.arpa.`.
+//! Tells clients that ask in clear text where to ask encrypted (RFC 9462): the SVCB records of
+//! `_dns.resolver.arpa.`.
 //!
-//! The name in them is what our certificate is for. Clients make sure that it is also for the address that they know
-//! (section 4.2), so it should have that, too.
+//! The name in them is the name in our certificate. Clients check that the certificate also has the address
+//! that they know (section 4.2), so it should have that, too.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,10 +11,10 @@ use crate::dns::name::Name;
 use crate::dns::special::Special;
 use crate::dns::{CLASS_IN, QUESTION_TAIL, build, rcode, rtype, u16_at};
 
-/// Where clients look (RFC 9462 section 4).
+/// The name that clients query (RFC 9462 section 4).
 const NAME: &[u8] = b"\x04_dns\x08resolver\x04arpa\0";
 
-/// Seconds for which the answer may be kept: as long as a reload may go unnoticed.
+/// TTL of the answer in seconds: as long as a reload may go unnoticed.
 const TTL: u32 = 300;
 
 /// Parameters of SVCB records: RFC 9460 section 14.3.2, RFC 9461 section 5.
@@ -26,8 +27,8 @@ const DOHPATH: u16 = 7;
 /// The path as a template (RFC 8484 section 4.1).
 const TEMPLATE: &[u8] = b"/dns-query{?dns}";
 
-/// The answer to `question` (name, type, class), whose name is special: where to ask encrypted if that is the question, and
-/// somebody listens there.
+/// The answer to `question` (name, type, class) with a special name: the encrypted listeners, if that is the
+/// question and there are any.
 pub fn answer(listen: &Listen, special: Special, question: &[u8]) -> Vec<u8> {
     designated(listen, question).unwrap_or_else(|| special.answer(question))
 }
@@ -54,7 +55,7 @@ fn designated(listen: &Listen, question: &[u8]) -> Option<Vec<u8>> {
     (!listen.encrypted.is_empty()).then_some(message)
 }
 
-/// The data of a record (RFC 9460 section 2.2).
+/// The RDATA of a record (RFC 9460 section 2.2).
 fn record(target: &Name, address: SocketAddr, encryption: Encryption) -> Vec<u8> {
     let (priority, alpn): (u16, &[u8]) = match encryption {
         Encryption::Tls => (1, b"\x03dot"),
@@ -63,7 +64,7 @@ fn record(target: &Name, address: SocketAddr, encryption: Encryption) -> Vec<u8>
     };
     let mut data = priority.to_be_bytes().to_vec();
     data.extend(target.as_bytes());
-    // In the order of their numbers.
+    // In ascending order of their keys.
     parameter(&mut data, ALPN, alpn);
     parameter(&mut data, PORT, &address.port().to_be_bytes());
     match address.ip() {

@@ -1,7 +1,7 @@
-//! What filters do to the records of a response.
+//! Filters' edits to the records of a response.
 //!
-//! Records stay where they are, and a list of their places is edited: an edit costs what there are records and sets of them, not
-//! what is in these. Only what a client can take is written.
+//! Records stay in place; edits change a list of their positions. The cost depends on the number of records
+//! and sets, not on their contents. Only what the client can receive is written.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,10 +15,11 @@ use crate::dns::records::Section;
 use crate::dns::{HEADER, QUESTION_TAIL, rtype, u16_at};
 use crate::filter::{Order, RecordEdit, ResourceRecord, Selector};
 
-/// The message with its records edited, in order, cut to `limit` octets. None if they cannot be read.
+/// Returns the message with its records edited, in order, and cut to `limit` bytes; `None` if it cannot be
+/// read.
 ///
-/// Signatures over a set of records that is not what it was go with it (RFC 4035 section 2.2): they would say of
-/// something else that it is right.
+/// Signatures over a changed set of records are removed (RFC 4035 section 2.2): they would vouch for
+/// something else.
 pub(super) fn edited(
     message: &[u8],
     question_length: usize,
@@ -26,7 +27,7 @@ pub(super) fn edited(
     edits: &[RecordEdit],
 ) -> Option<Vec<u8>> {
     let mut records = Records::of(take_apart(message, question_length).ok()?);
-    // Orders within sets, one after the other, come to one.
+    // Consecutive orders within sets are combined into one.
     let mut turn = None;
     for edit in edits {
         match edit {
@@ -44,9 +45,9 @@ pub(super) fn edited(
     Some(put_together(message, question_length, limit, parts))
 }
 
-/// Whether edits would take records out of a message or put others in. None if it cannot be read.
+/// Whether edits would remove records from a message or add some; `None` if it cannot be read.
 ///
-/// Their order means nothing (RFC 2181 section 5), and those that are about the message itself are nobody's to edit.
+/// Record order has no meaning (RFC 2181 section 5), and records about the message itself cannot be edited.
 pub(super) fn would_change(message: &[u8], edits: &[RecordEdit]) -> Option<bool> {
     // An error may have no question.
     let question_length = match u16_at(message, 4) {
@@ -61,16 +62,17 @@ pub(super) fn would_change(message: &[u8], edits: &[RecordEdit]) -> Option<bool>
     Some(records.order.len() != records.given || records.order.iter().any(|&at| at >= records.given))
 }
 
-/// Another order of each set, whose places stay: a chain of aliases is sets of one, and stays as it is.
+/// Another order of each set within its positions. The CNAME records of a chain are sets of one, and so keep
+/// theirs.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// It begins with the record that had this index, and goes round.
+    /// Rotation: the set begins with the record at this index, and wraps around.
     By(u64),
     Random,
 }
 
 impl Turn {
-    /// What both come to.
+    /// Combines two orders.
     fn after(self, before: Option<Turn>) -> Turn {
         match (before, self) {
             (None, turn) => turn,
@@ -83,25 +85,25 @@ impl Turn {
 /// The records of a response while they are edited.
 #[derive(Default)]
 struct Records<'m> {
-    /// Those that were there, and behind them those that came. None is taken out.
+    /// The original records, followed by the added ones. None is removed.
     parts: Vec<Part<'m>>,
-    /// How many were there.
+    /// The number of original records.
     given: usize,
-    /// The set of each, as an index into `sets`.
+    /// The set of each record, as an index into `sets`.
     set_of: Vec<usize>,
     sets: Vec<Set>,
     known: HashMap<Set, usize, RandomState>,
-    /// Sets that are not what they were.
+    /// Whether each set has changed.
     changed: Vec<bool>,
-    /// What is left of the records, in order.
+    /// The remaining records, in order.
     order: Vec<usize>,
 }
 
-/// What tells a set of records from others: section, owner in lower case, and type.
+/// Identifies a set of records: section, owner in lower case, and type.
 type Set = (Section, Rc<[u8]>, u16);
 
 impl<'m> Records<'m> {
-    /// Those of a message.
+    /// The records of a message.
     fn of(parts: Vec<Part<'m>>) -> Records<'m> {
         let mut records = Records::default();
         for part in parts {
@@ -112,7 +114,7 @@ impl<'m> Records<'m> {
         records
     }
 
-    /// Notes a record, which has no place yet.
+    /// Adds a record, which has no position yet.
     fn add(&mut self, part: Part<'m>) -> usize {
         let is_alike = |last: &&Part<'_>| {
             (last.section, last.rtype) == (part.section, part.rtype) && Rc::ptr_eq(&last.owner, &part.owner)
@@ -131,7 +133,7 @@ impl<'m> Records<'m> {
         self.parts.len() - 1
     }
 
-    /// The index of a set.
+    /// The index of a set; a new one is added.
     fn set(&mut self, set: Set) -> usize {
         *self.known.entry(set).or_insert_with_key(|set| {
             self.sets.push(set.clone());
@@ -146,7 +148,7 @@ impl<'m> Records<'m> {
                 self.take(selector);
             }
             RecordEdit::Replace(selector, records) => {
-                // In the place of the first.
+                // At the position of the first.
                 if let Some((at, section)) = self.take(selector) {
                     let new: Vec<usize> = records.iter().map(|record| self.bring(section, record)).collect();
                     self.order.splice(at..at, new);
@@ -161,7 +163,7 @@ impl<'m> Records<'m> {
         }
     }
 
-    /// Notes a record that a filter brings.
+    /// Adds a record that a filter supplies.
     fn bring(&mut self, section: Section, record: &'m ResourceRecord) -> usize {
         let at = self.add(Part {
             section,
@@ -175,7 +177,7 @@ impl<'m> Records<'m> {
         at
     }
 
-    /// Takes out what a selector selects: where the first of them stood, and in which section.
+    /// Removes the selected records; returns the position and section of the first of them.
     fn take(&mut self, selector: &Selector) -> Option<(usize, Section)> {
         let selected: Vec<bool> = self.sets.iter().map(|set| selects(selector, set)).collect();
         let (mut at, mut seen, mut first) = (0, 0, None);
@@ -195,7 +197,7 @@ impl<'m> Records<'m> {
         first
     }
 
-    /// The places of the answer section.
+    /// The positions of the answer section.
     fn answers(&self) -> Vec<usize> {
         let is_answer = |&at: &usize| self.parts[self.order[at]].section == Section::Answer;
         (0..self.order.len()).filter(is_answer).collect()
@@ -208,7 +210,7 @@ impl<'m> Records<'m> {
         let mut new = Vec::with_capacity(places.len());
         let rest = 0..places.len() as u32;
         for index in order.iter().copied().chain(rest) {
-            // What is not there has no place, and what is not named follows.
+            // Unknown indices are ignored; records without an index follow.
             if taken.get(index as usize) == Some(&false) {
                 taken[index as usize] = true;
                 new.push(self.order[places[index as usize]]);
@@ -219,7 +221,7 @@ impl<'m> Records<'m> {
         }
     }
 
-    /// Puts the sets of the answer section in another order.
+    /// Reorders the sets of the answer section.
     fn turn(&mut self, turn: Option<Turn>) {
         let Some(turn) = turn else { return };
         let mut places = vec![Vec::new(); self.sets.len()];
@@ -241,7 +243,7 @@ impl<'m> Records<'m> {
         }
     }
 
-    /// Takes out the signatures that do not hold any more.
+    /// Removes signatures that no longer hold.
     fn forget_signatures(&mut self) {
         self.order.retain(|&at| {
             let part = &self.parts[at];
@@ -288,7 +290,7 @@ mod tests {
         record(API, rtype::A, &[192, 0, 2, last])
     }
 
-    /// An alias, four addresses of its target with their signature, an IPv6 address, and an NS record.
+    /// A CNAME, four addresses of its target with their signature, an IPv6 address, and an NS record.
     fn response() -> Vec<u8> {
         let mut message = build::empty(QUESTION, 0);
         let mut push = |count_at, record: ResourceRecord| {
@@ -470,7 +472,7 @@ mod tests {
         assert_eq!(shuffled, [1, 2, 3, 4]);
     }
 
-    /// What a signature would cover is other records, and neither their order nor what is about the message.
+    /// Only added or removed records count, not their order, nor records about the message itself.
     #[test]
     fn what_takes_out_or_puts_in_changes_a_message() {
         let mut message = response();
@@ -512,7 +514,7 @@ mod tests {
         );
     }
 
-    /// Of what an edit leaves, so much is written as there is room for.
+    /// As much of the edited message is written as there is room for.
     #[test]
     fn what_a_client_cannot_take_is_not_written() {
         let mut message = build::empty(QUESTION, 0);
@@ -525,7 +527,7 @@ mod tests {
         assert_eq!((counts(&cut), cut[2] & 2), (30, 2));
     }
 
-    /// With more than a message holds, the rest is cut off and the message says so.
+    /// What exceeds a message is cut off, and TC is set.
     #[test]
     fn what_becomes_too_large_is_cut() {
         let long = record(WWW, 65_280, &[0; 40_000]);

@@ -1,4 +1,4 @@
-//! What happened, told to the filters that want to hear of it, many at a time and after the answers left.
+//! Reports events to filters, in batches and after the replies were sent.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::response::Response;
 use super::worker::{Clocks, Worker};
 use crate::filter::Outcomes;
 
-/// Events that make a call of an events phase worth its price.
+/// Number of events that makes a call of an events phase worthwhile.
 const TELL_BATCH: usize = 256;
 
-/// Octets of a message, or of labels and annotations, that weigh as much as another event.
+/// Bytes of a message, or of labels and annotations, that count as one more event.
 const OCTETS_OF_EVENT: usize = 4096;
 
-/// How long events wait for others at most.
+/// The longest time that events wait for others.
 const TELL_AFTER: Duration = Duration::from_millis(20);
 
-/// What became of a query, as its client sees it.
+/// The outcome of a query, as its client sees it.
 #[inline]
 fn became(response: Option<&Response>, sent: Sent) -> Outcomes {
     let response = response.filter(|_| sent.size > 0);
@@ -27,7 +27,7 @@ fn became(response: Option<&Response>, sent: Sent) -> Outcomes {
 }
 
 impl Worker {
-    /// Notes for the filters with an events phase what became of a query; no response: it was dropped.
+    /// Records the outcome of a query for filters with an events phase; no response: it was dropped.
     pub(super) fn hear(
         &self,
         live: &Live,
@@ -44,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// The same, where there is somebody to hear it.
-    // By itself: most queries have nobody.
+    /// The same, if anything receives it.
+    // Not inlined: for most queries nothing does.
     #[inline(never)]
     fn tell_of(
         &self,
@@ -86,8 +86,8 @@ impl Worker {
         }
     }
 
-    /// Hands filters with an events phase what happened, an event after it did, for as long as the
-    /// worker lives.
+    /// Passes events to filters with an events phase, a while after the first one, for as long as the worker
+    /// lives.
     pub async fn tell_when_due(self: Rc<Self>) {
         loop {
             self.event.notified().await;
@@ -96,14 +96,14 @@ impl Worker {
         }
     }
 
-    /// Hands over what happened if that is a worthwhile batch. Called when answers have left.
+    /// Passes on events if there are enough for a call. Called after replies were sent.
     pub fn tell_if_many(&self) {
         if self.events_waiting.get() >= TELL_BATCH {
             self.tell();
         }
     }
 
-    /// Hands filters with an events phase what happened since the last time.
+    /// Passes the events since the last call to filters with an events phase.
     pub fn tell(&self) {
         if self.events_waiting.replace(0) > 0 {
             self.tell_all(&self.live());

@@ -1,4 +1,4 @@
-//! What the events of a trace say.
+//! The texts of trace events.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::request::Request;
 use super::response::Response;
 use super::trace::{Direction, Reply, Trace, TraceEvent, TraceView};
 
-/// The trace of a query that has been answered or dropped.
+/// Passes on the finished trace of a query that was answered or dropped.
 pub(super) fn finish(
     trace: &Trace,
     request: &Request,
@@ -43,7 +43,7 @@ pub(super) fn finish(
     });
 }
 
-/// A query's question as it stands: name and type, and the class if it is not the usual one.
+/// A query's current question: name and type, and the class if it is not IN.
 pub(super) fn question(request: &Request) -> String {
     let name = Text(&request.question[..request.question.len() - QUESTION_TAIL]);
     match request.qclass {
@@ -52,7 +52,7 @@ pub(super) fn question(request: &Request) -> String {
     }
 }
 
-/// A response in short.
+/// A summary of a response.
 pub(super) fn response(response: &Response) -> String {
     let rcode = rcode_text(response.rcode);
     match (response.answer_count(), response.lowest_ttl()) {
@@ -123,7 +123,7 @@ pub(super) fn decided(
     }
 }
 
-/// What a filter's response phase did; `seen` is the response as it saw it.
+/// What a filter's response phase did; `seen` is the response before it.
 pub(super) fn changed(
     live: &Live,
     request: &Request,
@@ -145,7 +145,7 @@ pub(super) fn changed(
     }
 }
 
-/// What a filter had decided about the response when it saw the query.
+/// The changes that a filter decided on when it saw the query.
 pub(super) fn undone(
     live: &Live,
     request: &Request,
@@ -169,7 +169,7 @@ pub(super) fn source(request: &Request, did: String) -> TraceEvent {
     TraceEvent::new("forward", Direction::In, question(request), did)
 }
 
-/// What came of asking a source that had to be waited for.
+/// The result of asking a source that had to be waited for.
 pub(super) fn asked(request: &Request, did: String, took: Option<Duration>) -> TraceEvent {
     TraceEvent {
         took,
@@ -177,7 +177,7 @@ pub(super) fn asked(request: &Request, did: String, took: Option<Duration>) -> T
     }
 }
 
-/// What a source said at once.
+/// A source's answer from memory.
 pub(super) fn resolution(
     live: &Live,
     request: &Request,
@@ -201,7 +201,7 @@ pub(super) fn resolution(
     TraceEvent::new(source.word(), Direction::In, question(request), did)
 }
 
-/// Why the cache has nothing.
+/// Why the cache has no answer.
 pub(super) fn miss(request: &Request) -> &'static str {
     match (request.asked.signed.is_some(), request.may_store()) {
         (true, _) => "bypassed: a signed query is relayed as it is",
@@ -223,12 +223,12 @@ pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration
     TraceEvent::new("cache", Direction::Out, question(request), did)
 }
 
-/// Whether a response waits because filters said so.
+/// Whether a response is delayed as filters decided.
 pub(super) fn held_back(request: &Request, did: String) -> TraceEvent {
     TraceEvent::new("delay", Direction::Out, question(request), did)
 }
 
-/// A lookup that a filter asks for.
+/// A lookup that a filter makes.
 pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEvent {
     let (name, qtype) = (Text(&lookup.name), type_text(lookup.qtype));
     let path = match &lookup.path {
@@ -243,7 +243,7 @@ pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEve
     TraceEvent::new("lookup", Direction::In, question(request), did)
 }
 
-/// What a lookup came to.
+/// The result of a lookup.
 pub(super) fn looked_up(inner: &Request, status: LookupStatus, found: Option<&Response>) -> TraceEvent {
     let did = match status {
         LookupStatus::Answered => "answered",

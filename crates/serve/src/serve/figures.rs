@@ -1,4 +1,4 @@
-//! What `/metrics` shows of queries and of the cache.
+//! Metrics of queries and of the cache.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use super::counters::{PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use super::gate::Reason;
 use super::stores::Shared;
 
-/// A counter that is shown as it is, by zone: name, help, and where it is.
+/// A counter that is exported by zone: name, help, and its place.
 type Plain = (&'static str, &'static str, fn(&ZoneCounters) -> &AtomicU64);
 
 const PLAIN: [Plain; 8] = [
@@ -58,9 +58,9 @@ const PLAIN: [Plain; 8] = [
 ];
 
 impl Shared {
-    /// Adds what was asked and answered, and what the cache holds.
+    /// Adds the metrics of queries and of the cache.
     pub fn show(&self, figures: &mut Figures) {
-        // They are shown whether or not somebody has asked yet.
+        // They are exported even before the first query.
         figures.counter("requests", "Queries received");
         figures.counter("responses", "Responses sent");
         figures.counter(
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What a worker counted of a zone on a listener, what never happened left out.
+/// A worker's counts of a zone on a listener, without zeros.
 fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, figures: &mut Figures) {
     let (server, zone) = (("server", &*on.server), ("zone", &*on.zone));
     let mut add = |name, labels: &[(&'static str, &str)], count: &AtomicU64| {
@@ -140,7 +140,7 @@ fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, figures: &mut Figure
         .add_durations(&[server, zone], &counters.durations);
 }
 
-/// What listener and worker do not matter for.
+/// Counts that are exported without listener and worker.
 fn show_zone(zone: &str, counters: &ZoneCounters, figures: &mut Figures) {
     let zone = ("zone", zone);
     for kind in Kind::ALL {

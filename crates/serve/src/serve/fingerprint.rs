@@ -1,10 +1,11 @@
-//! What decides a filter's verdicts and a cache's answers.
+//! Fingerprints of what determines a filter's verdicts and a cache's answers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::config;
 
-/// What decides a filter's verdicts, taken once for all zones that use it: a module has megabytes.
+/// Fingerprint of what determines a filter's verdicts, computed once for all zones that use it: a module has
+/// megabytes.
 pub fn of_filter(filter: &config::Filter) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
@@ -23,7 +24,7 @@ pub fn of_filter(filter: &config::Filter) -> u64 {
     hasher.finish()
 }
 
-/// What a filter is made from: with the same, a loaded one can go on.
+/// Fingerprint of what a filter is made from: a loaded filter with the same one is reused.
 pub(crate) fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let test_cases = filter.test_cases.as_ref().map(|file| file.source.text());
@@ -31,7 +32,7 @@ pub(crate) fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
     hasher.finish()
 }
 
-/// What decides the answers of the sources with names, taken once for all zones.
+/// Fingerprint of what determines the answers of named sources, computed once for all zones.
 pub(crate) fn of_named(sources: &[config::NamedSource]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for named in sources {
@@ -40,8 +41,8 @@ pub(crate) fn of_named(sources: &[config::NamedSource]) -> u64 {
     hasher.finish()
 }
 
-/// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters, which may send queries to
-/// any of the sources with names, whose is `named`.
+/// Fingerprint of what determines the answers in a zone's cache. `fingerprints` are those of all filters;
+/// since filters may send queries to any named source, `named` counts, too.
 pub(crate) fn of_cache(zone: &config::Zone, fingerprints: &[u64], named: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     let below = zone

@@ -1,4 +1,4 @@
-//! Octets as an upstream's message and as what filters say on its way back, for the fuzz target.
+//! Bytes as an upstream's message and as filters' verdicts on its way back, for the fuzz target.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::dns::reply::Head;
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, name, u16_at};
 use crate::filter::{self, Decision, Outcome, Verdict};
 
-/// Takes a message back through verdicts: the first octet says how many of the others are verdicts, the rest is the
-/// message. Whatever they do to it, clients get messages that can be read and that fit, and so does the cache.
+/// Takes a message back through verdicts: the first byte says how many of the others are verdicts, the rest
+/// is the message. Whatever the verdicts do, clients get readable messages that fit, and the cache gets
+/// readable ones.
 pub fn response_path(octets: &[u8]) {
     let Some((&split, rest)) = octets.split_first() else {
         return;
@@ -37,7 +38,7 @@ pub fn response_path(octets: &[u8]) {
     }
 }
 
-/// What a pipeline does on the way out with what a filter said on the way in, or with the response.
+/// Applies a verdict on a query or response, as a pipeline does on the way out.
 fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
     match &verdict.decision {
         Decision::Rewrite(rewrite) => {

@@ -1,6 +1,6 @@
-//! Who may ask, and how often: decided before a query is read, or as soon as its zone is known.
+//! Access control and rate limits, applied before a query is parsed or as soon as its zone is known.
 //!
-//! Where everybody may ask as often as he likes, there is no gate.
+//! Where every client may ask without a limit, there is no gate.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
@@ -15,23 +15,23 @@ use super::interfaces;
 use super::rates::RateTable;
 use super::steps::Steps;
 
-/// A gate on a listener's or a zone's way in.
+/// The gate of a listener or a zone.
 #[derive(Debug)]
 pub struct Gate {
     steps: Steps,
-    /// Whether those may ask whom no network holds.
+    /// Whether clients outside all of these networks may ask.
     others: bool,
-    /// Whether those among them may who are in one of the node's own networks.
+    /// Whether those of them in one of the node's own networks may ask.
     node: bool,
     silent: bool,
     queries: Option<Rate>,
     responses: Option<Rate>,
 }
 
-/// Why a query is turned away.
+/// Why a query is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// `allow` and `refuse`, or what they are by default.
+    /// `allow` and `refuse`, or their defaults.
     Client,
     /// `queries`
     Queries,
@@ -41,28 +41,28 @@ pub enum Reason {
     Slip,
 }
 
-/// What becomes of a query that is turned away.
+/// How a rejected query is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// REFUSED with the extended error that says so.
+    /// REFUSED with an extended error.
     Refused,
-    /// Nothing but TC: whoever is there can ask over TCP.
+    /// An empty reply with TC: a real client can retry over TCP.
     Truncated,
-    /// None.
+    /// No reply.
     Silence,
 }
 
-/// A query is turned away.
+/// The rejection of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// How.
+    /// The reply.
     pub reply: Reply,
 }
 
 impl Reason {
-    /// All of them in order, as [`ZoneCounters::refused`](super::counters::ZoneCounters::refused) has them.
+    /// All reasons, in the order of [`ZoneCounters::refused`](super::counters::ZoneCounters::refused).
     pub const ALL: [(Reason, &str); 4] = [
         (Reason::Client, "client"),
         (Reason::Queries, "queries"),
@@ -70,7 +70,7 @@ impl Reason {
         (Reason::Slip, "slip"),
     ];
 
-    /// What an operator reads who wants to know what became of a query.
+    /// The explanation for operators.
     pub fn text(self) -> &'static str {
         match self {
             Reason::Client => "turned away: `clients` does not let the client ask",
@@ -82,7 +82,7 @@ impl Reason {
     }
 }
 
-/// What the gates of all workers and generations share.
+/// State shared by the gates of all workers and generations.
 #[derive(Default)]
 pub struct Ledger {
     queries: OnceLock<RateTable>,
@@ -90,16 +90,16 @@ pub struct Ledger {
     own: RwLock<Own>,
 }
 
-/// The networks of the node, as they were lately.
+/// The node's networks, cached.
 #[derive(Default)]
 struct Own {
     steps: Steps,
-    /// Microseconds until which they are taken for what they are.
+    /// The end of their validity, in microseconds.
     until: u64,
 }
 
-/// How long the networks of the node are taken for what they were, in microseconds. They are looked at again when
-/// somebody asks whom nothing else lets ask.
+/// How long the node's networks are cached, in microseconds. They are read again when a client asks that
+/// nothing else allows.
 const KNOWN: u64 = 10_000_000;
 
 impl Ledger {
@@ -127,11 +127,11 @@ impl Ledger {
 }
 
 impl Gate {
-    /// The gate of a listener; none if it needs none.
+    /// The gate of a listener; `None` if it needs none.
     pub(crate) fn of_listener(config: &Config, address: SocketAddr) -> Option<Gate> {
         let own = config.listen.clients.iter().find(|(of, _)| *of == address);
         let clients = own.map(|(_, clients)| clients).or(config.clients.as_ref());
-        // An address that nobody far away can reach is for whoever comes there.
+        // An address that is not reachable from far away is open to every client that reaches it.
         let ip = address.ip();
         let private = Network::is_private(ip);
         let ours = config.node.as_ref().and_then(|node| node.interface.as_deref());
@@ -146,12 +146,13 @@ impl Gate {
         (!open || gate.queries.is_some() || gate.responses.is_some()).then_some(gate)
     }
 
-    /// The gate of a zone, whose queries have passed a listener's.
+    /// The gate of a zone, for queries that have passed a listener's gate.
     pub fn of_zone(clients: &config::Clients) -> Gate {
         Gate::of(Some(clients), true)
     }
 
-    /// What is written, or where nobody is allowed by name, for everybody or for those near.
+    /// The gate for the configured networks. Unless `allow` lists the clients, all others may ask
+    /// (`everybody`), or those nearby.
     fn of(clients: Option<&config::Clients>, everybody: bool) -> Gate {
         let written = clients.map_or(&[][..], |clients| &clients.networks);
         let only_these = clients.is_some_and(|clients| clients.only_these);
@@ -176,7 +177,7 @@ impl Gate {
         }
     }
 
-    /// Whether, and how, a query is turned away.
+    /// Whether a query is rejected, and how.
     pub fn refusal(&self, ledger: &Ledger, client: &Client) -> Option<Refusal> {
         let (address, now) = (client.address.ip(), client.received);
         let reply = if self.silent {
@@ -201,7 +202,7 @@ impl Gate {
             let reason = Reason::Queries;
             return Some(Refusal { reason, reply });
         }
-        // Over TCP a client is who it says it is: nobody else gets the answer.
+        // A TCP client's address is not forged: the answer would not reach anybody else.
         if let Some(rate) = &self.responses
             && client.transport == Transport::Udp
         {
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Of a node with no networks of its own.
+    /// The ledger of a node without networks.
     fn ledger() -> Ledger {
         let ledger = Ledger::default();
         ledger.own.write().until = u64::MAX;
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!(udp[5], Some(Refusal { reason, reply }));
         let (reason, reply) = (Reason::Queries, Reply::Refused);
         assert_eq!(udp[6..], [Some(Refusal { reason, reply }); 2]);
-        // Another client of the same network.
+        // Another client in the same network.
         let tcp: Vec<_> = (0..6).map(|_| met("127.0.0.2", Transport::Tcp)).collect();
         assert_eq!(tcp, [None; 6]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! One immutable, compiled configuration.
+//! An immutable, compiled configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,52 +16,52 @@ use super::fingerprint;
 use super::gate::Gate;
 use super::zones::{OfPipeline, Zones};
 
-/// A configuration whose filters are compiled and configured, shared by all workers.
+/// A configuration with its filters compiled and configured, shared by all workers.
 pub struct Generation {
-    /// Counts up from 1 with every reload that succeeded.
+    /// Starts at 1 and grows with every successful reload.
     pub number: u64,
-    /// What the operator wrote.
+    /// The configuration as written.
     pub config: Config,
-    /// Which pipeline owns a name.
+    /// Maps a name to the pipeline that owns it.
     pub zones: Zones,
     /// One for each `zone` node.
     pub pipelines: Vec<Pipeline>,
     /// One for each `filter` node.
     pub filters: Vec<Loaded>,
-    /// One for each source that a zone names, and behind them those with names of their own.
+    /// One for each source in a zone, followed by the named ones.
     pub sources: Vec<Arc<Source>>,
-    /// Where those begin.
+    /// Index of the first named source.
     pub first_named: usize,
-    /// Who asks, if the configuration wants to know.
+    /// The pods of the node, if clients are to be identified.
     pub pods: Option<Arc<NodePods>>,
-    /// Who is told of messages.
+    /// The dnstap logger, if any.
     pub tap: Option<Arc<Tap>>,
-    /// What of queries is kept on their way.
+    /// Which parts of queries are kept while they are processed.
     pub keeps: Keeps,
-    /// Whether a filter or the tap hears of responses' messages.
+    /// Whether a filter or the tap receives response messages.
     pub hears_messages: bool,
 }
 
 /// The stages of a zone.
 pub struct Pipeline {
-    /// The zones that share it.
+    /// The zones that use it.
     pub zones: Vec<Name>,
-    /// In the order they are written.
+    /// In the order of the configuration.
     pub stages: Vec<Stage>,
-    /// Where `cache` is among them; behind them if there is none.
+    /// Index of `cache` in `stages`; their number if there is none.
     pub cache_at: usize,
-    /// Fingerprint of `cache` and what is below it: pipelines that agree in it share cached answers,
-    /// over reloads, too.
+    /// Fingerprint of `cache` and everything below it: pipelines with the same one share cached answers,
+    /// across reloads, too.
     pub partition: u64,
-    /// Filters that hear what happened.
+    /// Filters with an events phase.
     pub event_filters: Vec<EventFilter>,
-    /// The queries of which anybody hears what happened: these, or the tap.
+    /// The outcomes reported to these filters or to the tap.
     pub tells: Outcomes,
     /// Whether a filter looks at responses.
     pub looks_at_responses: bool,
-    /// Who may ask.
+    /// The clients that may ask, and their limits.
     pub gate: Option<Gate>,
-    /// Whether a source is asked for ANY.
+    /// Whether a source answers ANY.
     pub wants_any: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Pipeline {
 pub struct EventFilter {
     /// Index into [`Generation::filters`].
     pub filter: usize,
-    /// What is added to the index of the zone within the pipeline to get the filter's.
+    /// Added to a zone's index in the pipeline, gives its index in the filter.
     pub zone_base: usize,
 }
 
@@ -79,17 +79,17 @@ pub enum Stage {
     Filter {
         /// Index into [`Generation::filters`].
         filter: usize,
-        /// What is added to the index of the zone within the pipeline to get the filter's.
+        /// Added to a zone's index in the pipeline, gives its index in the filter.
         zone_base: usize,
     },
     /// `cache`
     Cache(config::Cache),
-    /// Whatever else answers: index into [`Generation::sources`].
+    /// Anything else that answers: index into [`Generation::sources`].
     Source(usize),
 }
 
 impl Generation {
-    /// The one before the first, which serves nothing.
+    /// The generation before the first; it serves nothing.
     pub fn nothing(workers: usize) -> Generation {
         Generation {
             number: 0,
@@ -106,13 +106,13 @@ impl Generation {
         }
     }
 
-    /// Where it has this very filter, loaded once.
+    /// The index of this filter, compared by pointer.
     pub fn index_of(&self, filter: &Arc<Filter>) -> Option<usize> {
         let mut filters = self.filters.iter();
         filters.position(|known| Arc::ptr_eq(&known.filter, filter))
     }
 
-    /// The pipeline that has a zone of this very name, and which of its zones that is.
+    /// The pipeline that has a zone of exactly this name, and the zone's index in it.
     pub fn zone(&self, name: &Name) -> Option<(usize, usize)> {
         let mut pipelines = self.pipelines.iter().enumerate();
         pipelines.find_map(|(index, pipeline)| {
@@ -121,11 +121,11 @@ impl Generation {
         })
     }
 
-    /// Compiles and configures everything, or says in the operator's file what cannot be.
+    /// Compiles and configures everything, or reports in the operator's file what cannot be.
     ///
-    /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they
-    /// know and keep; and filters that keep their name go on with their counters and tables where they left off. So does a
-    /// `former` filter that is wanted again.
+    /// What has not changed is taken over from `previous`: sources and filters with all their state. A
+    /// changed filter that keeps its name takes over its counters and tables. A `former` filter that is
+    /// configured again is reused, too.
     ///
     /// # Errors
     /// Every mistake that only a filter could find.
@@ -186,7 +186,7 @@ impl Generation {
     }
 }
 
-/// Who is to be told apart, if anybody is.
+/// The identification of pods, if it is configured.
 fn node_pods(config: &Config, previous: Option<&Generation>) -> Option<Arc<NodePods>> {
     let pods = config.pods.as_ref()?;
     let known = previous.and_then(|previous| previous.pods.as_ref());
@@ -194,7 +194,8 @@ fn node_pods(config: &Config, previous: Option<&Generation>) -> Option<Arc<NodeP
     Some(same.unwrap_or_else(|| NodePods::new(pods)))
 }
 
-/// The stages of a zone. What they need of filters and sources is noted; those that `previous` has are kept.
+/// Builds the pipeline of a zone. Collects the zones of its filters and its sources; sources of the previous
+/// generation are reused.
 fn pipeline(
     config: &Config,
     zone: &config::Zone,
@@ -244,7 +245,7 @@ fn pipeline(
     }
 }
 
-/// What of queries is kept, and whether anybody hears of responses' messages.
+/// Which parts of queries are kept, and whether anything receives response messages.
 fn of_messages(filters: &[Loaded], taps_clients: bool) -> (Keeps, bool) {
     let interests = || filters.iter().map(|loaded| loaded.filter.interest());
     let keeps = Keeps {
@@ -255,7 +256,7 @@ fn of_messages(filters: &[Loaded], taps_clients: bool) -> (Keeps, bool) {
     (keeps, taps_clients || hears)
 }
 
-/// The tap of this configuration: with its connection, if it has not changed.
+/// The dnstap logger: the existing one with its connection, if its configuration has not changed.
 fn tap(config: &Config, previous: Option<&Generation>) -> Option<Arc<Tap>> {
     let wanted = config.dnstap.as_ref()?;
     let known = previous.and_then(|previous| previous.tap.as_ref());
@@ -265,7 +266,7 @@ fn tap(config: &Config, previous: Option<&Generation>) -> Option<Arc<Tap>> {
     })
 }
 
-/// The sources of the generation before.
+/// The sources of the previous generation.
 struct KnownSources<'p> {
     /// By what they are made of.
     by_key: HashMap<&'p source::Key, &'p Arc<Source>>,
@@ -281,7 +282,7 @@ impl<'p> KnownSources<'p> {
         }
     }
 
-    /// The one with this key, or a new one.
+    /// Returns the source with this key, or a new one.
     fn source(&self, config: &SourceConfig, key: source::Key, workers: usize) -> Arc<Source> {
         match self.by_key.get(&key) {
             Some(same) => Arc::clone(same),
@@ -289,7 +290,7 @@ impl<'p> KnownSources<'p> {
         }
     }
 
-    /// Those that have names.
+    /// Returns the named sources.
     fn named(&self, config: &Config) -> Vec<Arc<Source>> {
         let sources = config.sources.iter().map(|named| {
             let key = source::Key::named(&named.source, &named.name);
@@ -299,7 +300,8 @@ impl<'p> KnownSources<'p> {
     }
 }
 
-/// Finds for each filter the sources that it wants to send queries to; the first of those with names has the index `first`.
+/// Resolves the names of sources to which filters send queries; `first` is the index of the first named
+/// source.
 fn find_routes(config: &Config, filters: &mut [Loaded], first: usize) -> Result<(), Report> {
     let mut mistakes = Vec::new();
     for (loaded, block) in filters.iter_mut().zip(&config.filters) {
@@ -325,10 +327,10 @@ fn find_routes(config: &Config, filters: &mut [Loaded], first: usize) -> Result<
     }
 }
 
-/// Names of zones that one filter may stand in: the filter interface counts them in 16 bits.
+/// Maximum number of zone names that may use a filter: the filter interface numbers them in 16 bits.
 const ZONES_OF_FILTER: usize = 1 << 16;
 
-/// Refuses filters that stand in more zones than they could tell apart.
+/// Rejects filters that are used in more zones than they could tell apart.
 fn check_zones(config: &Config, zones_of_filter: &[Vec<String>]) -> Result<(), Report> {
     let filters = config.filters.iter().zip(zones_of_filter);
     let beyond = filters.filter(|(_, zones)| zones.len() > ZONES_OF_FILTER);
@@ -348,7 +350,8 @@ fn check_zones(config: &Config, zones_of_filter: &[Vec<String>]) -> Result<(), R
     }
 }
 
-/// Refuses filters that tell clients apart by who they are where their answers would be kept for others.
+/// Rejects filters below `cache` that decide by client identity: their answers would be cached for other
+/// clients.
 fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
     let mut mistakes = Vec::new();
     for zone in &config.zones {
@@ -375,20 +378,20 @@ fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
     }
 }
 
-/// A filter, loaded for this generation or one before.
+/// A filter that was loaded for this generation or an earlier one.
 #[derive(Clone)]
 pub struct Loaded {
-    /// It.
+    /// The filter.
     pub filter: Arc<Filter>,
-    /// What it was made from.
+    /// Fingerprint of what it was made from.
     identity: u64,
-    /// How many test cases it has passed.
+    /// How many of its test cases have passed.
     pub test_cases: usize,
-    /// Where the sources are that its manifest names: indices into [`Generation::sources`].
+    /// The sources named in its manifest: indices into [`Generation::sources`].
     pub routes: Vec<usize>,
 }
 
-/// Has failed calls of filters blamed on the networks that rates are for.
+/// Makes filters attribute failed calls to networks of the size that rates apply to.
 fn tell_clients_apart(config: &Config, filters: &[Loaded]) {
     let rate = config.clients.as_ref().and_then(|clients| clients.queries);
     let bits = rate.map_or(config::CLIENT_BITS, |rate| (rate.ipv4, rate.ipv6));
@@ -397,8 +400,8 @@ fn tell_clients_apart(config: &Config, filters: &[Loaded]) {
     }
 }
 
-/// Loads each filter, unless `previous` has the very same, or it is the `former`: what is compiled and tested is not compiled
-/// and tested again.
+/// Loads each filter. One that `previous` has unchanged, or that is the `former` one, is reused and not
+/// compiled and tested again.
 fn load(
     config: &Config,
     zones_of_filter: &[Vec<String>],
@@ -435,7 +438,7 @@ fn load(
 }
 
 impl Pipeline {
-    /// Notes which of its filters look at responses and hear of events, and whether anybody hears.
+    /// Collects which of its filters look at responses or events, and whether anything receives events.
     fn note_phases(&mut self, filters: &[Loaded], taps_clients: bool) {
         for stage in &self.stages {
             if let Stage::Filter { filter, zone_base } = *stage {
@@ -459,7 +462,7 @@ mod tests {
 
     use super::*;
 
-    /// With more, a query of one zone reached the filter as another's.
+    /// With more zones, a query of one would reach the filter as another's.
     #[test]
     fn a_filter_stands_in_no_more_zones_than_it_can_tell_apart() {
         let text = "listen \"127.0.0.1\"\nfilter \"log\" { module \"builtin:log\" }\nzone \".\" { use \"log\"; forward \"192.0.2.1\" }\n";
@@ -474,7 +477,7 @@ mod tests {
         );
     }
 
-    /// What stays the same goes on, found by what it is made of, and what was written twice is two at first.
+    /// A source is matched by what it is made from, and one that is written twice is first two sources.
     #[test]
     fn a_source_that_stays_is_found_once() {
         let build = |text: &str, previous: Option<&Generation>| {

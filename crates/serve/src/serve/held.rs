@@ -1,25 +1,25 @@
-//! The octets of what filters ask and are answered, while queries wait: bounded over all workers.
+//! Bytes of filters' lookups and their answers while queries wait, limited over all workers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Octets of one `ask`, response or answer that are reckoned among what a query that waits takes anyway.
+/// Bytes of one `ask`, response or answer that count towards what a waiting query takes anyway.
 const SMALL: usize = 1024;
 
-/// Octets beyond that, of all that filters have asked and wait to go on with.
+/// Limit on the bytes beyond that, of all lookups that filters wait for.
 pub const LOOKUP_OCTETS: usize = 16 << 20;
 
-/// Octets that lookups hold now, as far as they are not [`SMALL`].
+/// Bytes that lookups hold now, beyond [`SMALL`] each.
 #[derive(Debug, Default)]
 pub(super) struct LookupOctets(AtomicUsize);
 
-/// Some of them, given back when it is dropped.
+/// Some of them, returned when dropped.
 pub(super) struct Held<'a> {
     all: &'a LookupOctets,
     octets: usize,
 }
 
 impl LookupOctets {
-    /// Room for something of so many octets, if there is any left.
+    /// Reserves this many bytes, if there are any left.
     pub fn hold(&self, octets: usize) -> Option<Held<'_>> {
         let octets = octets.saturating_sub(SMALL);
         let room = |held: usize| Some(held + octets).filter(|&held| held <= LOOKUP_OCTETS);

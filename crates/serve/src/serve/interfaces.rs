@@ -1,4 +1,4 @@
-//! The addresses of this node's links, and the networks that they are in.
+//! The addresses of this node's links, and their networks.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::ptr;
 
 use crate::config::Network;
 
-/// The networks of all addresses that the node has now; none if the kernel does not tell.
+/// The networks of all addresses that the node has now; none if the kernel does not report them.
 pub fn networks() -> Vec<Network> {
     let network = |address: &Address| Network::of(address.ip, length(address.mask?));
     let mut found: Vec<_> = addresses().iter().filter_map(network).collect();
-    // A prefix of no bits would be everybody.
+    // A prefix of length 0 would contain every client.
     found.retain(|network| network.length > 0);
     found.sort_unstable_by_key(|network| (network.address, network.length));
     found.dedup();
@@ -23,7 +23,7 @@ pub fn addresses_of(link: &str) -> Vec<IpAddr> {
     addresses().iter().filter_map(here).collect()
 }
 
-/// Whether a link other than this one has an address.
+/// Whether a link other than this one has the address.
 pub(crate) fn is_on_another(ip: IpAddr, link: &str) -> bool {
     addresses()
         .iter()
@@ -37,7 +37,7 @@ struct Address {
     mask: Option<IpAddr>,
 }
 
-/// Those that the node has now; none if the kernel does not tell.
+/// The node's addresses; none if the kernel does not report them.
 fn addresses() -> Vec<Address> {
     let mut first = ptr::null_mut();
     // SAFETY: the kernel's answer is written to `first`, a list that lives until it is freed below.
@@ -49,7 +49,7 @@ fn addresses() -> Vec<Address> {
     while !next.is_null() {
         // SAFETY: not null, so an element of the list, which is not freed yet.
         let interface = unsafe { &*next };
-        // SAFETY: getifaddrs gives every element a name, which ends with a NUL.
+        // SAFETY: getifaddrs gives every element a name that ends with a NUL.
         let name = unsafe { CStr::from_ptr(interface.ifa_name) };
         found.extend(read(interface.ifa_addr).map(|ip| Address {
             link: name.to_bytes().to_vec(),
@@ -58,12 +58,12 @@ fn addresses() -> Vec<Address> {
         }));
         next = interface.ifa_next;
     }
-    // SAFETY: `first` is what getifaddrs gave, once, and nothing of it is used any more.
+    // SAFETY: `first` came from getifaddrs, is freed once, and nothing of it is used afterwards.
     unsafe { libc::freeifaddrs(first) };
     found
 }
 
-/// The bits that a netmask begins with.
+/// The prefix length of a netmask.
 fn length(mask: IpAddr) -> u8 {
     let ones = match mask {
         IpAddr::V4(mask) => mask.to_bits().leading_ones(),
@@ -79,7 +79,7 @@ fn read(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: not null, so an address that getifaddrs wrote; every one begins with its family.
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: the family says that a sockaddr_in stands there; it is read without assuming its alignment.
+            // SAFETY: the family says that this is a sockaddr_in; the read does not assume its alignment.
             let v4 = unsafe { ptr::read_unaligned(address.cast::<libc::sockaddr_in>()) };
             Some(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)).into())
         }

@@ -1,4 +1,4 @@
-//! The way in: queries through the filters above the stage that will answer them.
+//! The way in: takes queries through the filters above the stage that answers them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,15 +25,16 @@ pub(super) struct Inward<'a> {
     pub live: &'a Rc<Live>,
     pub requests: &'a mut [Request],
     pub states: &'a mut [State],
-    /// The time by which the cache's answers are fresh, in milliseconds of the worker's clock; none: when the query came.
+    /// The time at which cached answers must be fresh, in milliseconds of the worker's clock; `None`: when
+    /// the query was received.
     pub now_ms: Option<u64>,
-    /// Unix time in milliseconds, once a filter was looked at.
+    /// Unix time in milliseconds, read when the first filter is reached.
     pub clock: Option<u64>,
 }
 
 impl Inward<'_> {
-    /// Takes each query as far as it comes without a call; whether any waits for one.
-    // The way of every hit, and called from one place; left to itself, the compiler makes a call of it.
+    /// Takes each query as far as it gets without a filter call; returns whether any needs one.
+    // On the path of every hit, and has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
         let mut asked = false;
@@ -50,11 +51,11 @@ impl Inward<'_> {
                             break;
                         }
                     }
-                    // The class matters only now: a filter may have rewritten it.
+                    // The class is checked only here: a filter may have rewritten it.
                     Some(_) if request.qclass != CLASS_IN => {
                         *state = State::error(rcode::REFUSED, ExtendedError::NotAuthoritative);
                     }
-                    // RFC 8482: nobody needs all that there is of a name but whoever sends it to somebody else.
+                    // RFC 8482: nobody needs all records of a name, except to send them to a victim.
                     Some(_) if request.qtype == rtype::ANY && !pipeline.wants_any => {
                         *state = State::Outward(Response::local(special::any(&request.question)));
                     }
@@ -84,8 +85,9 @@ impl Inward<'_> {
     }
 }
 
-/// Takes a query past a filter that need not be asked, or does what it said before to the same; whether it is to be asked.
-// As `pass`.
+/// Takes a query past a filter that need not be called, or applies the verdict it remembers; returns whether
+/// to call it.
+// Inlined like `pass`.
 #[inline(always)]
 fn meets_filter(
     live: &Live,
@@ -99,7 +101,7 @@ fn meets_filter(
         let now = *clock.get_or_insert_with(unix_milliseconds);
         let zone = (zone_base + request.zone) as u16;
         let mut instance = live.instances[filter].borrow_mut();
-        // What is remembered was of interest when it was asked.
+        // A remembered verdict was within the filter's interest when it was made.
         if let Some(recalled) = instance.recall(&live.memo_key(request, interest, zone), now) {
             request.trace(|| explain::remembered(live, request, filter, recalled.verdict));
             if recalled.passes {
@@ -118,7 +120,7 @@ fn meets_filter(
     false
 }
 
-/// What a query comes to at a source, as far as that says it from memory.
+/// Asks a source for an answer from memory; returns the query's next state.
 fn meets_source(live: &Live, request: &mut Request, index: usize) -> State {
     let index = live.source_of(request, index);
     let source = &live.generation.sources[index];
@@ -160,7 +162,7 @@ impl Phase for Inward<'_> {
     }
 }
 
-/// Does to a query what came of asking a filter.
+/// Applies the outcome of a filter call to a query.
 pub(super) fn decide(
     live: &Live,
     request: &mut Request,
@@ -179,7 +181,7 @@ pub(super) fn decide(
     }
 }
 
-/// Does to a query what a filter decided.
+/// Applies a filter's verdict to a query.
 fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, verdict: &Arc<Verdict>) {
     let stage = request.stage;
     live.delay(request, filter, verdict.delay);
@@ -214,8 +216,8 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
             request.stage += 1;
             return;
         }
-        // A signed query is relayed as it is or not at all (RFC 5625 section 4.5): to relay it under the name that
-        // the filter did not want would make a signature, which nobody here can check, the way around a policy.
+        // A signed query is relayed unchanged or not at all (RFC 5625 section 4.5): if it were relayed under
+        // its old name, a signature, which nothing here can check, would be a way around a policy.
         Decision::Rewrite(_) if request.asked.signed.is_some() => State::failed(rcode::REFUSED),
         Decision::Rewrite(rewrite) => return self::rewrite(live.hasher(), request, rewrite),
         Decision::Answer(records) => {
@@ -238,7 +240,7 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
     };
 }
 
-/// A filter's own response, with what else it wants of it.
+/// Applies the verdict's edit to the filter's own response.
 pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut response: Response) -> Response {
     if let Some(edit) = &verdict.edit {
         response.edit(edit, request, live, request.stage);
@@ -246,7 +248,7 @@ pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut resp
     response
 }
 
-/// Gives a query another question, and notes what is to be put right on the way back.
+/// Replaces a query's question, and records what to restore on the way back.
 fn rewrite(hasher: &KeyHasher, request: &mut Request, rewrite: &Rewrite) {
     let tail = request.question.len() - QUESTION_TAIL;
     let name = rewrite.name.as_deref().unwrap_or(&request.question[..tail]);

@@ -1,4 +1,4 @@
-//! What a worker has of a generation for itself.
+//! A worker's part of a generation.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -23,41 +23,42 @@ use super::request::Request;
 use super::stores::Shared;
 use super::zones::{Asker, ZoneMatch};
 
-/// What a worker needs of a generation for itself: filter instances, upstream sockets, counters.
+/// A worker's part of a generation: filter instances, upstream sockets, counters.
 pub struct Live {
-    /// The shared half.
+    /// The part that all workers share.
     pub generation: Arc<Generation>,
-    /// One for each of [`Generation::filters`]. The generation before may still use it for what is under way.
+    /// One for each of [`Generation::filters`]. The previous generation may still use it for queries in
+    /// progress.
     pub instances: Vec<Rc<RefCell<Instance>>>,
-    /// What happened since the filter was last told; one for each of [`Generation::filters`].
+    /// Events since the filter was last called; one for each of [`Generation::filters`].
     pub events: Vec<RefCell<filter::Batch<filter::Event>>>,
     /// One for each of [`Generation::sources`].
     pub sources: Vec<WorkerSource>,
     counters: Counters,
-    /// The address of each listener there has ever been.
+    /// The addresses of all listeners there have ever been.
     listeners: Vec<Option<SocketAddr>>,
-    /// One for each of them.
+    /// One for each of the listeners.
     gates: Vec<Option<Gate>>,
 }
 
-/// This worker's counters by listener and zone, found in the table when first used.
+/// This worker's counters by listener and zone, looked up in the table on first use.
 struct Counters {
     shared: Arc<Shared>,
     worker: usize,
     servers: Vec<Arc<str>>,
-    /// Of each pipeline's first zone.
+    /// Index of each pipeline's first zone.
     offsets: Vec<usize>,
-    /// For each listener all zones, and behind them what belongs to none.
+    /// For each listener all zones, followed by one cell for queries that no zone owns.
     cells: Vec<OnceCell<Arc<ZoneCounters>>>,
-    /// How many belong to one listener.
+    /// The number of cells per listener.
     stride: usize,
 }
 
 impl Live {
-    /// Brings a generation to life on the calling worker. `instances`, one for each filter that the `previous` one does not
-    /// have, in order, were made aside, so that nothing can fail here any more. Every listener has asked for its
-    /// [`Shared::server`] before. Instances of filters that both share go on, and so does what the worker has open for
-    /// sources that both share.
+    /// Puts a generation into service on the calling worker. `instances` has one for each filter that
+    /// `previous` does not have, in order; they were created in the background, so that nothing can fail
+    /// here. Every listener has called [`Shared::server`] before. Instances of filters that both generations
+    /// share are kept, and so are the sockets for sources that both share.
     pub fn new(
         generation: Arc<Generation>,
         instances: Vec<Instance>,
@@ -108,21 +109,22 @@ impl Live {
         }
     }
 
-    /// What stands between a listener and those who may not ask there; none where everybody may.
+    /// The gate of a listener; `None` if every client may ask there without a limit.
     #[inline]
     pub fn gate(&self, server: u16) -> Option<&Gate> {
         self.gates.get(usize::from(server))?.as_ref()
     }
 
-    /// The owner of a query's name, on the listener that it came to.
-    // As `Zones::find`.
+    /// The owner of a query's name, on the listener that received it.
+    // Inlined like `Zones::find`.
     #[inline(always)]
     pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
         let zones = &self.generation.zones;
         zones.find(request.name.as_bytes(), || self.asker(request))
     }
 
-    /// Who answers a query: the owner of its name, or of the name above if it is about what stands there.
+    /// The zone that answers a query: the owner of its name, or for DS, which belongs to the parent, of the
+    /// name above.
     pub(crate) fn answerer(&self, request: &Request) -> Option<ZoneMatch> {
         match request.qtype {
             rtype::DS => {
@@ -145,8 +147,9 @@ impl Live {
         }
     }
 
-    /// The source of its pipeline that a query for DS is for, which has come to the one with this index: if that has the zone of this
-    /// very name, and another one that where it is delegated, the latter. DS stands there (RFC 4035 section 3.1.4.1).
+    /// The source of the pipeline for a DS query that has reached source `index`. If that has the zone of
+    /// exactly this name, and another source the zone that delegates it, the latter: DS is there (RFC 4035
+    /// section 3.1.4.1).
     #[cold]
     #[inline(never)]
     fn above_cut(&self, request: &Request, index: usize) -> usize {
@@ -165,8 +168,8 @@ impl Live {
         }
     }
 
-    /// The source that a query is for which has come to the one with this index: the one that filters have said, or the one that has
-    /// its type.
+    /// The source for a query that has reached source `index`: filters may have set another, and DS may
+    /// belong to another.
     pub(crate) fn source_of(&self, request: &Request, index: usize) -> usize {
         let index = match request.routed {
             true => request.route().0.unwrap_or(index),
@@ -178,22 +181,23 @@ impl Live {
         }
     }
 
-    /// Hashes questions, for every table that is keyed by them.
+    /// Hashes questions, for all tables keyed by them.
     pub(crate) fn hasher(&self) -> &KeyHasher {
         &self.counters.shared.hasher
     }
 
-    /// Who sent a query, if that is known.
+    /// The client's identity, if known.
     pub fn identity<'a>(&self, request: &'a Request) -> &'a Identity {
-        // Where nobody is told apart, what a request has is that of the query before.
+        // Without identification, a request still has the identity of the query before it.
         match self.generation.pods {
             Some(_) => &request.asked.identity,
             None => &Identity::Unknown,
         }
     }
 
-    /// What verdicts about a query are remembered by: of a filter with this interest, and with its index of the zone.
-    // For every hit; left to itself, the compiler makes a call of it.
+    /// The key under which a filter with this interest remembers its verdict on a query; `zone` is the
+    /// filter's index of the zone.
+    // Runs for every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub(crate) fn memo_key<'a>(
         &self,
@@ -210,7 +214,7 @@ impl Live {
         }
     }
 
-    /// The hash of that.
+    /// The hash of that key.
     #[inline(always)]
     pub(crate) fn memo_hash(&self, request: &Request, interest: &Interest) -> u64 {
         match interest.details.identity() {
@@ -219,7 +223,8 @@ impl Live {
         }
     }
 
-    /// Octets of a response that are of use to whoever gets it from this stage: above the cache, what the client takes.
+    /// Size in bytes up to which a response from this stage is useful: above the cache, what the client
+    /// accepts.
     pub fn room(&self, request: &Request, stage: usize) -> usize {
         match stage < self.generation.pipelines[request.pipeline].cache_at {
             true => request.limit(),
@@ -228,7 +233,7 @@ impl Live {
     }
 
     /// The counters of the zone that owns a query.
-    // Once or twice for every query; left to itself, the compiler makes a call of it.
+    // Runs once or twice for every query; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn counters(&self, request: &Request) -> &ZoneCounters {
         let at = self.counters.offsets[request.pipeline] + request.zone;
@@ -237,8 +242,9 @@ impl Live {
         })
     }
 
-    /// Finds out who sent a query, if anybody wants to know, and gives the counters of the zone that owns it.
-    // For every hit; left to itself, the compiler makes a call of it.
+    /// Identifies the client if the configuration asks for it, and returns the counters of the zone that owns
+    /// the query.
+    // Runs for every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn enter(&self, request: &mut Request) -> &ZoneCounters {
         if let Some(pods) = &self.generation.pods {
@@ -247,7 +253,7 @@ impl Live {
         self.counters(request)
     }
 
-    /// What the metrics call a listener.
+    /// The name of a listener in metrics.
     pub fn server(&self, server: u16) -> &str {
         self.counters
             .servers
@@ -255,13 +261,13 @@ impl Live {
             .map_or("", |server| server)
     }
 
-    /// The counters of what no zone owns.
+    /// The counters of queries that no zone owns.
     pub(crate) fn counters_outside(&self, server: u16) -> &ZoneCounters {
         let at = self.counters.stride - 1;
         self.counters.get(server, at, || Arc::from("dropped"))
     }
 
-    /// Counts a query that the filter at its stage drops.
+    /// Counts a query that the filter at its stage dropped.
     pub(crate) fn count_drop(&self, request: &Request, reason: &str) {
         let stages = &self.generation.pipelines[request.pipeline].stages;
         if let Some(Stage::Filter { filter, .. }) = stages.get(request.stage) {
@@ -273,7 +279,7 @@ impl Live {
         }
     }
 
-    /// Counts an edit of a message by the filter at a stage.
+    /// Counts a message edited by the filter at a stage.
     pub(crate) fn count_edit(&self, request: &Request, stage: usize, took: Duration) {
         let stages = &self.generation.pipelines[request.pipeline].stages;
         if let Some(Stage::Filter { filter, .. }) = stages.get(stage) {
@@ -285,13 +291,13 @@ impl Live {
         }
     }
 
-    /// Whether a name is one that a source sent out to see whether it comes back, to whatever listener.
+    /// Whether a name is a loop probe that one of the sources sent, on whichever listener it arrives.
     pub(crate) fn is_own_probe(&self, name: &[u8]) -> bool {
         let mut sources = self.generation.sources.iter();
         sources.any(|source| source.is_own_probe(name))
     }
 
-    /// What a source is asked for a query.
+    /// The question to a source for a query.
     pub fn question<'a>(&'a self, request: &'a Request) -> Question<'a> {
         Question {
             name: request.name.as_bytes(),
@@ -312,7 +318,7 @@ impl Live {
     }
 }
 
-/// Finds out who sent a query, and counts it.
+/// Identifies the client of a query, and counts the query.
 #[cold]
 #[inline(never)]
 fn identify(pods: &NodePods, request: &mut Request) {
@@ -323,7 +329,8 @@ fn identify(pods: &NodePods, request: &mut Request) {
     }
 }
 
-/// An instance for each filter: the one that the worker has already, or else the next of those that were made.
+/// Returns an instance for each filter: the one that the worker has already, or else the next of those that
+/// were made.
 fn instances_of(
     generation: &Generation,
     made: Vec<Instance>,

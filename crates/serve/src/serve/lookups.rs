@@ -1,12 +1,12 @@
-//! Lookups: the questions of filters that ask before they decide.
+//! Lookups: queries that filters make before they decide.
 //!
-//! A lookup is a query of the proxy's own, which goes through the worker's queue while the query that it is for waits. All
-//! lookups of one `ask` are made at once. Each takes a place among the queries that wait, as the client's own query
-//! has one, so that `waiting-queries` bounds them together, and who asks most gives way first; if the query that they
-//! are for has to give way, they go with it. A lookup ends by itself when its time is up, like a query for which
-//! something stale is good enough: those who wait for the same answer go on waiting for it.
+//! A lookup is an internal query that goes through the worker's queue while the query it is for waits. All
+//! lookups of one `ask` start together. Each takes a place among the waiting queries, as the client's own
+//! query does, so that `waiting-queries` limits them together and the client with the most places gives way
+//! first; if the query they are for gives way, so do they. A lookup ends on its own when its time is up, like
+//! a query for which a stale answer is good enough: others that wait for the same answer keep waiting.
 //!
-//! What cannot be had within the bounds is `limited`, and the filter is told so at once.
+//! A lookup that would exceed a limit is `limited`, and the filter is told so at once.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -32,13 +32,13 @@ use super::sources::GaveUp;
 use super::state::State;
 use super::worker::Worker;
 
-/// How deep queries of the proxy's own may lead to others: aliases and lookups together. What is deeper is a loop.
+/// How deeply internal queries may be nested: aliases and lookups together. Anything deeper is a loop.
 pub(super) const DEPTH: u8 = 8;
 
-/// Lookups that are made for one client's query, whichever filters ask, and about whatever it leads to.
+/// Maximum number of lookups for one client query, over all filters and all queries that it leads to.
 const LOOKUPS: u8 = 32;
 
-/// What a lookup came to, and what it holds until the filter has been told.
+/// The result of a lookup, and what it holds until the filter has received it.
 pub(super) struct Looked<'a> {
     status: LookupStatus,
     response: Option<Response>,
@@ -59,7 +59,7 @@ impl Looked<'_> {
         }
     }
 
-    /// As a filter is told of it: beside it is the message, if it was answered.
+    /// The result as a filter receives it, with the message if there is an answer.
     pub fn tell(&self) -> (Found, Vec<u8>) {
         let found = |response: &Response| Found {
             status: self.status,
@@ -80,17 +80,18 @@ impl Looked<'_> {
     }
 }
 
-/// A lookup that is under way, or what it came to.
+/// A lookup in progress, or its result.
 enum Slot<'a> {
     Looking(oneshot::Receiver<Box<Query>>),
     Looked(Looked<'a>),
 }
 
 impl Worker {
-    /// Makes the lookups that a query's filter asks for, all at once. `held`: octets that the query holds meanwhile.
+    /// Makes all lookups that a query's filter asks for, concurrently. `held`: bytes that the query holds
+    /// meanwhile.
     ///
     /// # Errors
-    /// The query has lost its place, or something stale is good enough by now: nobody has to go on with it.
+    /// The query has lost its place, or a stale answer is good enough by now: there is no point in going on.
     pub(super) async fn look_up_all<'a>(
         self: &'a Rc<Self>,
         live: &Rc<Live>,
@@ -138,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// The query that a lookup is; none: a bound does not allow it.
+    /// The internal query for a lookup; `None` if a limit forbids it.
     fn lookup(&self, query: &Query, lookup: &Lookup, until: Instant) -> Option<(Request, Waiting)> {
         let request = &query.request;
         let made = query.waiting.lookups_made();
@@ -166,7 +167,7 @@ impl Worker {
         Some((inner, waiting))
     }
 
-    /// Begins one lookup, for a filter at this stage.
+    /// Starts one lookup, for a filter at this stage.
     fn look<'a>(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -194,7 +195,7 @@ impl Worker {
         })
     }
 
-    /// What a lookup came to.
+    /// The result of a lookup.
     fn looked(&self, inner: Option<Box<Query>>) -> Looked<'_> {
         let Some(inner) = inner else {
             return Looked::limited();
@@ -233,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Waits until all are done; whether the query that they are for had to give way, and they with it.
+    /// Waits until all are done; returns whether the query they are for had to give way, and they with it.
     async fn all<'a>(&'a self, waiting: &Waiting, slots: &mut [Slot<'a>], places: &[Place]) -> bool {
         poll_fn(|context| {
             let displaced = waiting.poll_displaced(context).is_ready();

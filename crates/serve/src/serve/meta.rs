@@ -1,6 +1,6 @@
-//! Questions whose type stands for no records of the name, or whose records stand elsewhere.
+//! Questions whose type stands for no records of the name, or whose records are elsewhere.
 //!
-//! They are few among all, so that one look at the type leaves them out of the way of the others.
+//! They are rare, so that one test of the type keeps them off the path of all others.
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::{rcode, rtype};
@@ -12,12 +12,12 @@ use super::response::Response;
 use super::worker::Worker;
 use super::zones::ZoneMatch;
 
-/// MAILB and MAILA, which ask for mail as it was before MX (RFC 1035 section 3.2.3).
+/// MAILB and MAILA, for mail as it was before MX (RFC 1035 section 3.2.3).
 const MAILB: u16 = 253;
 const MAILA: u16 = 254;
 
-/// Whether a type is one of those that [`Worker::admit_unlike_others`] is for.
-// Asked of every query.
+/// Whether [`Worker::admit_unlike_others`] handles this type.
+// Tested for every query.
 #[inline(always)]
 pub(super) fn is_unlike_others(qtype: u16) -> bool {
     matches!(
@@ -27,7 +27,7 @@ pub(super) fn is_unlike_others(qtype: u16) -> bool {
 }
 
 impl Worker {
-    /// The owner of a question of such a type, or what becomes of it at once.
+    /// Returns the owner of a question of such a type, or answers it at once.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_unlike_others(
@@ -47,10 +47,11 @@ impl Worker {
                 _ => return Ok(owner),
             },
             rtype::HINFO | rtype::DS => return Ok(owner),
-            // RFC 1035 section 4.1.1: this kind of query is not supported. Nobody asks for it, and upstreams refuse it.
+            // RFC 1035 section 4.1.1: this kind of query is not supported. Clients do not send it, and
+            // upstreams refuse it.
             MAILB | MAILA => Response::error(rcode::NOTIMP, ExtendedError::InvalidQueryType),
-            // Types that are in messages and at no name, or nowhere: not to be forwarded (RFC 9824 section 3.5 of NXNAME, RFC 6895
-            // section 3.1 of 0, RFC 8945 section 4.2 of TSIG).
+            // Types that occur only in messages, or nowhere: not to be forwarded (RFC 9824 section 3.5 for
+            // NXNAME, RFC 6895 section 3.1 for 0, RFC 8945 section 4.2 for TSIG).
             _ => Response::error(rcode::FORMERR, ExtendedError::InvalidQueryType),
         };
         Err(self.answer_outside(live, request, &answer, out))

@@ -1,4 +1,4 @@
-//! Messages by which a primary tells that a zone has changed (RFC 1996).
+//! NOTIFY messages, by which a primary announces that a zone has changed (RFC 1996).
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, skip_plain};
@@ -11,11 +11,12 @@ use super::live::Live;
 use super::response::Response;
 use super::worker::Worker;
 
-/// The opcode NOTIFY, as it stands in a header.
+/// The opcode NOTIFY, at its position in the header.
 const NOTIFY: u16 = 4 << 11;
 
 impl Worker {
-    /// Answers a NOTIFY message for a zone that is had from primaries; none: it is something else, or for another zone.
+    /// Answers a NOTIFY for a zone that is transferred from primaries; `None`: it is something else, or for
+    /// another zone.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_notify(
@@ -55,7 +56,7 @@ impl Worker {
             Notified::Refused => Response::error(rcode::REFUSED, ExtendedError::Prohibited).write(out, &head),
         };
         if let Notified::Refused = notified {
-            // The reply is to this opcode.
+            // The reply has the same opcode.
             out[2] |= (NOTIFY >> 8) as u8;
         }
         let counters = live.counters_outside(client.server);

@@ -1,8 +1,8 @@
-//! Who asks most and for what, and what went wrong lately: for people who look, so a sample is enough.
+//! The most frequent names and clients, and recent failures: for people to look at, so a sample is enough.
 //!
-//! Each worker looks at all of its queries when there are few, and otherwise at about [`BUDGET`] in [`WINDOW`], or one of [`RAREST`].
-//! What failed or was slow is kept as it is, again with a bound on how often. A query never waits for somebody who reads:
-//! what cannot be noted at once is not.
+//! Each worker samples all of its queries if there are few, otherwise about [`BUDGET`] per [`WINDOW`], but at
+//! least one of [`RAREST`]. Failed and slow queries are recorded individually, again at a limited rate. A
+//! query never waits for a reader: what cannot be recorded at once is skipped.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,29 +14,30 @@ use crate::dns::edns::ExtendedErrorCode;
 use crate::dns::{Origin, rcode};
 use crate::ranking::Ranking;
 
-/// Names, and clients, that are kept.
+/// How many names and how many clients are kept.
 const RANKED: usize = 256;
 
-/// Queries that failed, and queries that were slow, that are kept.
+/// How many failed queries and how many slow ones are kept.
 const KEPT: usize = 50;
 
-/// From how many microseconds on a query was slow: stub resolvers ask again after a few seconds, and people notice sooner.
+/// A query that takes this many microseconds is slow: stub resolvers retry after a few seconds, and people
+/// notice sooner.
 pub(super) const SLOW: u64 = 500_000;
 
-/// In how many microseconds a worker looks at how many queries.
+/// A worker samples about `BUDGET` queries per `WINDOW` (in microseconds).
 const WINDOW: u64 = 100_000;
 const BUDGET: u32 = 20;
 
-/// It looks at one of so many at least: when fewer come all of a sudden, it has to notice that.
+/// A worker samples at least one query of this many: it has to notice when the rate drops.
 const RAREST: u32 = 256;
 
-/// How many microseconds lie between two failed or slow queries of a worker that are kept.
+/// Minimum time between two failed or slow queries that a worker records, in microseconds.
 const TROUBLE_APART: u64 = 10_000;
 
-/// What is known of all workers' queries.
+/// What is observed about all workers' queries.
 pub struct Observed(Mutex<Lists>);
 
-/// The lists themselves.
+/// The observations.
 pub(super) struct Lists {
     names: Ranking<Vec<u8>>,
     clients: Ranking<IpAddr>,
@@ -49,15 +50,15 @@ pub(super) struct Lists {
 pub struct Troubled {
     /// When it was answered: Unix time in milliseconds.
     pub at: u64,
-    /// Who asked.
+    /// The client's address.
     pub client: IpAddr,
-    /// The name in wire format, lowercased.
+    /// The name in wire format, lower case.
     pub name: Vec<u8>,
     /// The type.
     pub qtype: u16,
-    /// What came of it.
+    /// The rcode of the response.
     pub rcode: u16,
-    /// Why (RFC 8914), if anybody said so.
+    /// The extended error (RFC 8914), if any.
     pub error: Option<ExtendedErrorCode>,
     /// Where the answer came from.
     pub origin: Origin,
@@ -65,15 +66,15 @@ pub struct Troubled {
     pub took: u64,
 }
 
-/// What [`Observed`] holds, at one moment.
+/// A snapshot of [`Observed`].
 pub struct Observations {
-    /// The most frequent names in wire format, each with queries a second.
+    /// The most frequent names in wire format, each with its queries per second.
     pub names: Vec<(Vec<u8>, f64)>,
-    /// The clients that ask most, each with queries a second.
+    /// The clients with the most queries, each with its queries per second.
     pub clients: Vec<(IpAddr, f64)>,
-    /// The last queries that failed, the latest first.
+    /// The last failed queries, latest first.
     pub failed: Vec<Troubled>,
-    /// The last queries that were slow, the latest first.
+    /// The last slow queries, latest first.
     pub slow: Vec<Troubled>,
 }
 
@@ -89,14 +90,14 @@ impl Default for Observed {
 }
 
 impl Lists {
-    /// Notes that a client asked for a name, so many times. `now` is in microseconds.
+    /// Counts `weight` queries of a client for a name. `now` is in microseconds.
     pub(super) fn asked(&mut self, name: &[u8], client: IpAddr, weight: u32, now: u64) {
         let client = client.to_canonical();
         self.names.note(name, weight, seconds(now));
         self.clients.note(&client, weight, seconds(now));
     }
 
-    /// Keeps a query that failed or was slow, in the place of the oldest.
+    /// Records a failed or slow query; when full, in the place of the oldest.
     pub(super) fn keep(&mut self, troubled: Troubled) {
         let list = match troubled.rcode {
             rcode::SERVFAIL => &mut self.failed,
@@ -110,12 +111,13 @@ impl Lists {
 }
 
 impl Observed {
-    /// The lists, unless somebody else has them.
+    /// The lists, unless they are locked.
     pub(super) fn lists(&self) -> Option<MutexGuard<'_, Lists>> {
         self.0.try_lock()
     }
 
-    /// What is known, with the first `count` names and clients. `now` is in microseconds of the workers' clock.
+    /// Returns a snapshot with the top `count` names and clients. `now` is in microseconds of the workers'
+    /// clock.
     pub fn read(&self, count: usize, now: u64) -> Observations {
         let lists = self.0.lock();
         let latest = |troubled: &VecDeque<Troubled>| troubled.iter().rev().cloned().collect();
@@ -132,20 +134,20 @@ fn seconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1e6
 }
 
-/// Chooses the queries that a worker looks at.
+/// Chooses the queries that a worker samples.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Queries that come before the next.
+    /// How many queries to skip before the next sample.
     left: Cell<usize>,
-    /// One in so many.
+    /// One query of this many is sampled.
     every: Cell<u32>,
-    /// How many in this window.
+    /// Samples in this window.
     taken: Cell<u32>,
-    /// When the window began.
+    /// When this window began.
     window: Cell<u64>,
-    /// Decides which of the next, so that nothing that comes in turns is always or never seen.
+    /// Random state: varies the gaps, so that a periodic pattern is not always or never sampled.
     dice: Cell<u32>,
-    /// When something failed or slow was kept.
+    /// When a failed or slow query was last recorded.
     troubled: Cell<u64>,
 }
 
@@ -163,7 +165,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Whether any of so many queries is to be looked at.
+    /// Whether any of the next `count` queries is sampled.
     #[inline(always)]
     pub(super) fn reaches(&self, count: usize) -> bool {
         let left = self.left.get();
@@ -174,7 +176,8 @@ impl Sampler {
         reaches
     }
 
-    /// Each of so many queries that is to be looked at: its index, and for how many it stands.
+    /// Calls `look` for each sampled query of `count`, with its index and the number of queries it stands
+    /// for.
     pub(super) fn choose(&self, count: usize, now: u64, mut look: impl FnMut(usize, u32)) {
         let mut at = self.left.get();
         while at < count {
@@ -184,7 +187,7 @@ impl Sampler {
         self.left.set(at - count);
     }
 
-    /// Queries that come before the next one.
+    /// Returns how many queries to skip before the next sample.
     fn step(&self, now: u64) -> usize {
         let every = self.every.get();
         if now.saturating_sub(self.window.get()) >= WINDOW {
@@ -196,7 +199,7 @@ impl Sampler {
             self.taken.set(BUDGET / 2);
         }
         self.taken.set(self.taken.get() + 1);
-        // Xorshift (Marsaglia, 2003); evenly from 0 to twice as many, so that the mean is right.
+        // Xorshift (Marsaglia, 2003); uniform from 0 to twice the interval, so that the mean is right.
         let mut dice = self.dice.get();
         dice ^= dice << 13;
         dice ^= dice >> 17;
@@ -205,7 +208,7 @@ impl Sampler {
         (dice % (2 * self.every.get() - 1)) as usize
     }
 
-    /// Whether something failed or slow is kept now.
+    /// Whether to record a failed or slow query now.
     pub(super) fn keeps(&self, now: u64) -> bool {
         let keeps = now.saturating_sub(self.troubled.get()) >= TROUBLE_APART;
         if keeps {
@@ -219,7 +222,7 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// How many of a second's queries are looked at, and for how many they stand, when so many come each second in batches.
+    /// How many of a second's queries are sampled, and how many they stand for, at this rate and batch size.
     fn second(sampler: &Sampler, rate: usize, batch: usize, from: u64) -> (u32, u32) {
         let (mut looks, mut stands) = (0, 0);
         for at in (0..rate).step_by(batch) {

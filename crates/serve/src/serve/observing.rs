@@ -1,4 +1,4 @@
-//! What a worker notes of its queries.
+//! What a worker records about its queries.
 
 use super::observed::Troubled;
 use super::request::Request;
@@ -6,7 +6,7 @@ use super::response::Response;
 use super::worker::{Clocks, Worker};
 
 impl Worker {
-    /// Looks at the queries of a batch whose turn it is.
+    /// Samples the queries of a batch.
     #[inline(always)]
     pub(super) fn observe(&self, requests: &[Request]) {
         if self.sampler.reaches(requests.len()) {
@@ -30,7 +30,7 @@ impl Worker {
         });
     }
 
-    /// Keeps a query that failed or was slow, unless one came just before.
+    /// Records a failed or slow query, unless another was recorded just before.
     #[cold]
     #[inline(never)]
     pub(super) fn keep_trouble(&self, request: &Request, response: &Response, took: u64, clocks: Clocks) {

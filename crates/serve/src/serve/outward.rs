@@ -1,4 +1,4 @@
-//! The way out: responses through the same filters, bottom to top.
+//! The way out: takes responses through the same filters, bottom to top.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::response::{AskingResponse, Response};
 use super::state::{State, Wait};
 use super::worker::Worker;
 
-/// Responses on their way out, each beside its query.
+/// Responses on their way out, next to their queries.
 pub(super) struct Outward<'a> {
     pub worker: &'a Worker,
     pub live: &'a Live,
@@ -26,9 +26,9 @@ pub(super) struct Outward<'a> {
 }
 
 impl Outward<'_> {
-    /// Takes each response as far as it comes without a call, doing what was decided on the way in; whether any waits for
-    /// one.
-    // As `Inward::pass`.
+    /// Takes each response as far as it gets without a filter call, and makes the changes decided on the way
+    /// in; returns whether any needs a call.
+    // Inlined like `Inward::pass`.
     #[inline(always)]
     pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
         let (worker, live) = (self.worker, self.live);
@@ -36,7 +36,7 @@ impl Outward<'_> {
         for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
             let State::Outward(response) = state else { continue };
             let pipeline = &live.generation.pipelines[request.pipeline];
-            // Nobody is asked, and if nobody watches, all of it is done at once.
+            // If no filter looks and nobody traces, all changes are made in one step.
             if !pipeline.looks_at_responses && request.trace.is_none() {
                 if !request.changes.is_empty() {
                     undo(worker, live, request, response, request.floor);
@@ -66,7 +66,8 @@ impl Outward<'_> {
     }
 }
 
-/// Takes a response past a filter, doing what that decided on the way in; whether it is to be asked.
+/// Takes a response past a filter, and makes the changes it decided on the way in; returns whether to call
+/// it.
 fn meets_filter(
     worker: &Worker,
     live: &Live,
@@ -84,7 +85,7 @@ fn meets_filter(
     interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
 }
 
-/// Has a response wait that filters want held back.
+/// Makes a response wait for the delay that filters asked for.
 #[cold]
 fn hold_back(state: &mut State) {
     if let State::Outward(response) = std::mem::replace(state, State::Gone) {
@@ -128,7 +129,7 @@ impl Phase for Outward<'_> {
     }
 }
 
-/// Does to a response what came of asking a filter.
+/// Applies the outcome of a filter call to a response.
 pub(super) fn change(
     live: &Live,
     request: &mut Request,
@@ -165,7 +166,7 @@ pub(super) fn change(
     }
 }
 
-/// Has a response wait for what its filter asks first.
+/// Makes a response wait for its filter's lookups.
 fn asks(state: &mut State, filter: usize, ask: Ask) {
     if let State::Outward(response) = std::mem::replace(state, State::Gone) {
         *state = State::Waits(Wait::ResponseLookups(Box::new(AskingResponse {
@@ -177,7 +178,8 @@ fn asks(state: &mut State, filter: usize, ask: Ask) {
     }
 }
 
-/// Does what was decided from `stage` on on the way in, last first; whether the response phase of a filter is left out.
+/// Makes the changes recorded for `stage` and the stages below, last first; returns whether to skip a
+/// filter's response phase.
 fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Response, stage: usize) -> bool {
     let mut skip = false;
     while let Some(change) = request.changes.pop_if(|change| change.stage >= stage) {
@@ -188,7 +190,7 @@ fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Resp
                 }
             }
             ChangeKind::SkipResponse => skip = true,
-            // What is for one subnet is not for all who ask a cache above.
+            // An answer for one subnet is not for all clients of a cache above.
             ChangeKind::Route(_, Some(_)) => response.store = false,
             ChangeKind::Route(_, None) => {}
             ChangeKind::Renamed { question, revert } => {

@@ -1,4 +1,4 @@
-//! Asking filters: one call for all queries of a batch that have come to the same one.
+//! Filter calls: one for all queries of a batch that have reached the same filter.
 
 use std::time::{Duration, Instant};
 
@@ -7,29 +7,29 @@ use crate::filter::{Batch, Instance};
 use super::live::Live;
 use super::worker::Worker;
 
-/// One of the two phases in which a filter has a say: on the way in, and on the way out.
+/// One of the two phases in which a filter decides: on the way in, and on the way out.
 pub(super) trait Phase {
-    /// What a filter is shown of one query.
+    /// What a filter gets about one query.
     type Record;
-    /// What it says to it.
+    /// What it decides.
     type Outcome;
 
-    /// Adds what the filter is shown of the query with this index.
+    /// Adds the record of the query with this index to the batch.
     fn show(&self, filter: usize, index: usize, batch: &mut Batch<Self::Record>);
-    /// Calls the filter; one outcome for each record.
+    /// Calls the filter, which returns one outcome for each record.
     fn call(
         &self,
         instance: &mut Instance,
         batch: &mut Batch<Self::Record>,
         outcomes: &mut Vec<Self::Outcome>,
     );
-    /// Does what the filter said about the query with this index. `took` is what the call took, where anybody wants to
-    /// know.
+    /// Applies the outcome for the query with this index. `took` is the duration of the call, if it is
+    /// traced.
     fn apply(&mut self, filter: usize, index: usize, outcome: Self::Outcome, took: Option<Duration>);
 }
 
 impl Worker {
-    /// Asks each filter about the queries that wait for it, and does what it says. Nobody waits afterwards.
+    /// Calls each filter for the queries that wait for it, and applies the outcomes. Afterwards none waits.
     pub(super) fn ask<P: Phase>(
         &self,
         live: &Live,

@@ -1,4 +1,4 @@
-//! What waits: queries that outlive their batch, and those of the proxy's own; replies that are owed.
+//! Waiting queries: those that outlive their batch, internal ones, and replies that are owed.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -16,70 +16,71 @@ use super::live::Live;
 use super::request::{ChangeKind, Request};
 use super::state::State;
 
-/// Octets of memory that one query takes while it waits for an upstream, its way back to the client included: what
-/// `waiting-queries` costs at most is a multiple of this. Who asks an upstream itself takes some kilobytes more, and of
-/// those there are at most `concurrent` for each `forward`.
+/// Memory in bytes that one query takes while it waits for an upstream, including its way back to the client:
+/// the bound on the memory of waiting queries is a multiple of this. A query that asks an upstream itself
+/// takes some kilobytes more; there are at most `concurrent` of those for each `forward`.
 pub const WAITING_OCTETS: usize = 2688;
 
-/// What outlives its batch.
+/// What outlives a batch.
 #[derive(Default)]
 pub(super) struct Queue {
     /// Queries that no task has taken yet.
     pub queries: RefCell<VecDeque<Box<Query>>>,
-    /// Room for others, which earlier ones have left.
+    /// Empty boxes that earlier queries have left, for reuse.
     #[expect(
         clippy::vec_box,
         reason = "the room itself is what is kept, and it goes into `queries` as it is"
     )]
     pub spare: RefCell<Vec<Box<Query>>>,
-    /// How many tasks wait, and have not been told of a query.
+    /// How many tasks wait and have not been notified of a query.
     pub idle: Cell<usize>,
-    /// There is a query.
+    /// Notified when there is a query.
     pub query: Notify,
     /// Replies that are owed to clients.
     pub debts: Rc<Debts>,
 }
 
-/// A query that outlives its batch, or one of the proxy's own.
+/// A query that outlives its batch, or an internal one.
 pub(super) struct Query {
     pub request: Request,
     pub state: State,
     pub waiting: Waiting,
-    /// The generation that it began with; none: there is no query here, but room for one.
+    /// The generation that it began with; `None`: this is an empty box for reuse.
     pub live: Option<Rc<Live>>,
     pub owed: Owed,
 }
 
-/// What a query has while it waits.
+/// State that only a waiting query has.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Its place among the queries that wait; none for those of the proxy's own that keep the cache fresh.
+    /// Its place among the waiting queries; `None` for internal queries that refresh the cache.
     pub place: Option<Place>,
-    /// When its time is up.
+    /// Its deadline.
     pub until: Option<Instant>,
-    /// How many lookups were made for the client's query, once there was one.
+    /// How many lookups were made for the client's query; set by the first.
     pub lookups: OnceCell<Rc<Cell<u8>>>,
 }
 
-/// Who gets what a query comes to.
+/// The recipient of a query's result.
 pub(super) enum Owed {
-    /// Nobody: there is no query.
+    /// None: there is no query.
     Nothing,
-    /// A client. The debt is paid when it is dropped.
+    /// A client. Dropping the debt settles it.
     Reply(Debt, Box<dyn DeferredReply>),
-    /// The query that it was made for, which waits.
+    /// The waiting query that it was made for.
     Query(oneshot::Sender<Box<Query>>),
-    /// The cache has it. If none could be had, or kept, the next attempt waits a while.
+    /// The cache, which stored it already. If there was no result, or it was not stored, the next attempt is
+    /// delayed.
     Cache(RefreshClaim),
 }
 
 impl Waiting {
-    /// How many lookups were made so far for the client's query, over all that it leads to.
+    /// How many lookups were made so far for the client's query, over all queries that it leads to.
     pub(super) fn lookups_made(&self) -> &Rc<Cell<u8>> {
         self.lookups.get_or_init(Rc::default)
     }
 
-    /// Until when a query waits: until its time is up, or something stale is good enough.
+    /// Until when a query waits: its deadline, or when a stale answer becomes good enough.
     pub(super) fn until(&self, request: &Request) -> Option<Instant> {
         let mut until = self.until;
         for change in &request.changes {
@@ -92,7 +93,7 @@ impl Waiting {
         until
     }
 
-    /// That of a query which is made for one that waits.
+    /// The state of a query that is made for this waiting one.
     pub(super) fn of_inner(&self, request: &Request) -> Waiting {
         Waiting {
             place: self.place.clone(),
@@ -101,7 +102,7 @@ impl Waiting {
         }
     }
 
-    /// Resolves when somebody else has taken its place among those who wait.
+    /// Resolves when another query has taken its place.
     pub(super) fn poll_displaced(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.place {
             Some(place) => place.poll_displaced(context),
@@ -110,7 +111,7 @@ impl Waiting {
     }
 }
 
-/// How many replies are owed.
+/// The number of replies owed.
 #[derive(Default)]
 pub(super) struct Debts {
     owed: Cell<usize>,
@@ -121,13 +122,13 @@ pub(super) struct Debts {
 pub(super) struct Debt(Rc<Debts>);
 
 impl Debts {
-    /// One more.
+    /// Adds one.
     pub fn owe(self: &Rc<Self>) -> Debt {
         self.owed.set(self.owed.get() + 1);
         Debt(Rc::clone(self))
     }
 
-    /// Resolves when none is owed any more.
+    /// Resolves when no reply is owed any more.
     pub async fn paid(&self) {
         while self.owed.get() > 0 {
             self.none_owed.notified().await;

@@ -1,8 +1,9 @@
-//! How often somebody may ask: a bound on events a second for each of many, in memory that does not grow.
+//! Rate limits: events per second for each of many clients, in constant memory.
 //!
-//! All workers share the table, since the kernel spreads the queries of one client over them. A slot is one word: who
-//! it is for, and when he would be due if he had come at an even pace (the generic cell rate algorithm, a leaky bucket
-//! that need not be emptied). A flood from many addresses takes slots from whoever has used least of his share.
+//! All workers share the table, since the kernel spreads one client's queries over them. A slot is one word:
+//! which client it is for, and when that client's events would end at an even pace (the generic cell rate
+//! algorithm, a leaky bucket that needs no draining). A flood from many addresses takes the slots of those
+//! that have used least of their share.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -10,29 +11,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Network, Rate, left_aligned};
 
-/// With so many sets of so many slots of eight octets, a table has 512 KiB.
+/// This many sets of this many 8-byte slots make a table of 512 KiB.
 const SETS: usize = 8192;
 const WAYS: usize = 8;
 
-/// Slots that somebody may be in, in one line of the processor's cache.
+/// The slots that a client may be in: one line of the CPU's cache.
 #[repr(align(64))]
 #[derive(Default)]
 struct Set([AtomicU64; WAYS]);
 
-/// Bits of a slot that say when; those above say who.
+/// Bits of a slot that hold the time; those above hold the client.
 const TIME: u32 = 44;
 
-/// Ticks of a microsecond. A slot's time goes round in twelve days.
+/// Ticks per microsecond. A slot's time wraps around after twelve days.
 const TICKS: u64 = 16;
 
-/// How often a slot is tried for when others change it at the same time.
+/// Attempts to update a slot that others change at the same time.
 const TRIES: usize = 8;
 
-/// Who came how often lately.
+/// The recent event rates of clients.
 pub struct RateTable {
     sets: Box<[Set]>,
     hasher: foldhash::fast::RandomState,
-    /// Events beyond a rate, for [`RateTable::slips`].
+    /// Events above a rate, for [`RateTable::slips`].
     beyond: AtomicU64,
 }
 
@@ -47,8 +48,8 @@ impl Default for RateTable {
 }
 
 impl RateTable {
-    /// Counts one event of a client, `now` in microseconds; whether it is within the rate. What is beyond is not
-    /// counted: whoever asks too often gets what the rate allows.
+    /// Counts one event of a client, `now` in microseconds; returns whether it is within the rate. Events
+    /// above it are not counted: a client that asks too often still gets what the rate allows.
     pub fn take(&self, client: IpAddr, rate: &Rate, now: u64) -> bool {
         let length = if client.is_ipv4() { rate.ipv4 } else { rate.ipv6 };
         let bits = Network::of(client, length).map_or(0, |network| left_aligned(network.address).1);
@@ -59,7 +60,8 @@ impl RateTable {
         let pace = (1_000_000 * TICKS / u64::from(rate.per_second)).max(1);
         let most = pace * u64::from(rate.burst);
         let now = now.wrapping_mul(TICKS);
-        // How far ahead of an even pace; what is further than a burst was written a round of the clock ago.
+        // How far ahead of an even pace; a slot ahead by more than a burst was written one round of the clock
+        // ago.
         let ahead = |slot: u64| {
             let ahead = slot.wrapping_sub(now) << (64 - TIME) >> (64 - TIME);
             if ahead <= most { ahead } else { 0 }
@@ -82,18 +84,18 @@ impl RateTable {
                 return true;
             }
         }
-        // So many at once do not come from one client.
+        // One client alone does not cause so much contention.
         true
     }
 
-    /// Whether this event beyond a rate is the one in `every` that is met otherwise; 0: none is.
+    /// Whether this event above a rate is the one in `every` that gets another treatment; 0: none does.
     pub(crate) fn slips(&self, every: u32) -> bool {
         let every = u64::from(every);
         every > 0 && (self.beyond.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every)
     }
 }
 
-/// The slot of `who`, or the one whose client has used least of his share; and what is in it.
+/// The slot of `who`, or the one whose client has used least of its share; and its content.
 fn find(set: &[AtomicU64; WAYS], who: u64, ahead: impl Fn(u64) -> u64) -> (&AtomicU64, u64) {
     let mut least = (&set[0], 0, u64::MAX);
     for slot in set {
@@ -138,7 +140,7 @@ mod tests {
         assert_eq!(taken(&table, "192.0.2.1", &rate, SECOND, 100), 10);
         assert_eq!(taken(&table, "192.0.2.1", &rate, SECOND + SECOND / 10, 100), 1);
         assert_eq!(taken(&table, "192.0.2.1", &rate, 20 * SECOND, 100), 25, "rested");
-        // Beyond the clock's round, what was written before it counts for nothing.
+        // Once the clock has wrapped around, older content counts for nothing.
         assert_eq!(
             taken(&table, "192.0.2.1", &rate, (1 << TIME) / TICKS + 40 * SECOND, 100),
             25
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(taken(&table, "2001:db8:0:100::1", &rate, 0, 9), 5);
     }
 
-    /// A million addresses do not make whoever asks too often forgotten.
+    /// A million addresses do not make the table forget a client that asks too often.
     #[test]
     fn a_flood_does_not_displace_the_greedy() {
         let table = RateTable::default();
@@ -172,7 +174,7 @@ mod tests {
         assert!(taken(&table, "192.0.2.1", &rate, 2, 200) <= 1);
     }
 
-    /// Threads that take from the same slot at the same time get no more than one would.
+    /// Threads that use the same slot concurrently get no more than one would.
     #[test]
     fn workers_share() {
         let table = RateTable::default();
@@ -182,7 +184,7 @@ mod tests {
             let threads: Vec<_> = (0..4).map(|_| thread()).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
-        // One that lost every try is let through.
+        // An event that lost every attempt is allowed.
         assert!((1000..1100).contains(&taken), "{taken}");
     }
 

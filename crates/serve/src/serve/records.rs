@@ -9,17 +9,17 @@ use super::request::Request;
 use super::response::Response;
 use super::worker::Clocks;
 
-/// What the client got, as far as events speak of it.
+/// What the client received, as far as events report it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
-    /// Octets; 0: nothing.
+    /// Size in bytes; 0: nothing was sent.
     pub size: usize,
     /// The second 16 bits of the header.
     pub header: u16,
 }
 
 impl Sent {
-    /// Of a reply that is at the start of a buffer.
+    /// Describes a reply at the start of a buffer.
     #[inline]
     pub fn of(buffer: &[u8], size: usize) -> Sent {
         let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
@@ -39,7 +39,7 @@ impl Live {
         }
     }
 
-    /// What a filter gets to know of a query beside its record.
+    /// What a filter learns about a query besides its record.
     #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
         let wanted = &self.generation.filters[filter].filter.interest().details;
@@ -47,7 +47,7 @@ impl Live {
         let details = (wanted.any() && (!internal || wanted.identity())).then(|| {
             let known = filter::Known {
                 options: &request.asked.options,
-                // A query of our own came to none, and has no options.
+                // An internal query came to no listener, and has no options.
                 listener: if internal {
                     ""
                 } else {
@@ -84,7 +84,7 @@ impl Live {
     }
 }
 
-/// A query as filters see it, but for the zone, which each has its own index of.
+/// A query as filters see it, except for the zone, which each filter numbers on its own.
 #[inline]
 fn query_record(request: &Request) -> filter::Query {
     let [client_high, client_low] = filter::client_halves(request.asked.client.address.ip());
@@ -106,7 +106,7 @@ fn query_record(request: &Request) -> filter::Query {
     }
 }
 
-/// What became of a query, but for the zone.
+/// The outcome of a query, except for the zone.
 pub(crate) fn event_record(
     request: &Request,
     response: Option<&Response>,

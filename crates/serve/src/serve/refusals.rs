@@ -1,4 +1,4 @@
-//! What becomes of a query that a gate turns away: as little as can be.
+//! Replies to queries that a gate rejects, with as little work as possible.
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::query::{Query, Unanswerable};
@@ -16,7 +16,7 @@ use super::trace::{Direction, Trace, TraceEvent};
 use super::worker::Worker;
 
 impl Worker {
-    /// Answers what is no query that could be served, or does not.
+    /// Answers a message that is not a servable query, or stays silent.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_unanswerable(
@@ -41,8 +41,8 @@ impl Worker {
         Admission::Answered(reply::write_unanswerable(out, message, error))
     }
 
-    /// Answers a query that the listener's gate turns away, or does not: what is malformed gets nothing, and is not even
-    /// read where nobody gets anything.
+    /// Answers a query that the listener's gate rejects, or stays silent. Malformed messages get no reply; if
+    /// no client gets one, messages are not even parsed.
     #[cold]
     pub(super) fn turn_away(
         &self,
@@ -68,7 +68,7 @@ impl Worker {
         Admission::Silence
     }
 
-    /// Answers a query that a gate turns away.
+    /// Answers a query that a gate rejects.
     #[cold]
     pub(super) fn refuse(
         &self,

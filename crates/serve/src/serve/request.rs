@@ -1,4 +1,4 @@
-//! A query on its way: how far it has come, and what is to be done on the way back.
+//! A query in progress: how far it is, and what to do on the way back.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,83 +19,83 @@ use dnsweir_answer::identity::Identity;
 use super::asked::{Asked, Client, Keeps};
 use super::trace::{Trace, TraceEvent};
 
-/// One query on its way through a pipeline: what was asked, and where it stands. What only one that waits has is
-/// [`Waiting`](super::queue::Waiting).
+/// A query on its way through a pipeline: its question and its position. What only a waiting query needs is
+/// in [`Waiting`](super::queue::Waiting).
 pub struct Request {
     /// What the client sent.
     pub asked: Asked,
-    /// The question as it stands now, in the letter case it came in: name, type, class.
+    /// The current question in its original letter case: name, type, class.
     pub question: Vec<u8>,
-    /// The name of the question, lowercased.
+    /// The current name, in lower case.
     pub name: Name,
-    /// The type of the question.
+    /// The current type.
     pub qtype: u16,
-    /// The class of the question.
+    /// The current class.
     pub qclass: u16,
-    /// The hash of name, type and class, for every table that is keyed by them.
+    /// The hash of name, type and class, for all tables keyed by them.
     pub hash: u64,
     /// Index of the pipeline.
     pub pipeline: usize,
-    /// Which of the pipeline's zones owns the name.
+    /// Index of the zone in the pipeline that owns the name.
     pub zone: usize,
-    /// The stage it has come to.
+    /// The stage that it has reached.
     pub stage: usize,
-    /// The stage that its response comes back to: the first, but for some of the proxy's own queries.
+    /// The stage at which its response ends: the first, except for some of the proxy's own queries.
     pub floor: usize,
-    /// What is to be done on the way back, in the order of the stages.
+    /// Changes to make on the way back, in the order of the stages.
     pub changes: Vec<Change>,
-    /// Whether a filter has said who is asked, so that it is worth looking through the changes for that.
+    /// Whether a filter has set a route, so that searching the changes for one is worthwhile.
     pub routed: bool,
-    /// For how many milliseconds filters want its response held back.
+    /// Milliseconds by which filters delay its response.
     pub delay: u16,
-    /// How many aliases and lookups led here.
+    /// How many aliases and lookups led to this query.
     pub depth: u8,
-    /// What happens to it, for those who asked to be told; as a rule nobody.
+    /// Its trace, if one is taken; usually none.
     pub trace: Option<Rc<Trace>>,
 }
 
-/// What is to be done to a response before there is one.
+/// A change to make to a response that does not exist yet.
 pub struct Change {
-    /// The stage where it is to be done.
+    /// The stage at which to make it.
     pub stage: usize,
-    /// What is to be done there.
+    /// The change.
     pub what: ChangeKind,
 }
 
-/// The kinds of [`Change`]: what filters decided on the way in, and what the cache waits for.
+/// The kinds of [`Change`]: decisions of filters on the way in, and the cache waiting for an answer.
 pub enum ChangeKind {
-    /// Records, TTLs, rcodes, and what the cache may do: the edit of this verdict.
+    /// Records, TTLs, rcodes, and limits on the cache: the edit of this verdict.
     Edit(Arc<Verdict>),
-    /// The question was another one above this stage.
+    /// The question was a different one above this stage.
     Renamed {
         /// The question above.
         question: Vec<u8>,
-        /// Whether records owned by the name below get the name above.
+        /// Whether records owned by the name below are renamed to the name above.
         revert: bool,
     },
-    /// The filter does not want to see the response.
+    /// The filter skips the response.
     SkipResponse,
-    /// Below this stage, this source is asked in the place of the zone's (an index into the generation's), and upstreams are
-    /// told this subnet.
+    /// Below this stage, this source (an index into the generation's) replaces the zone's, and upstreams are
+    /// sent this client subnet.
     Route(Option<usize>, Option<ClientSubnet>),
-    /// The cache has nothing fresh, and keeps what comes.
+    /// The cache has nothing fresh, and stores the response.
     Keep(Box<Fetch>),
 }
 
-/// What the cache knows of an answer that it waits for.
+/// The cache's state while it waits for an answer.
 pub struct Fetch {
-    /// When it began, in milliseconds of the worker's clock.
+    /// When the wait began, in milliseconds of the worker's clock.
     pub began_ms: u64,
-    /// The hash of the question there: filters below may ask another one.
+    /// The hash of the question at the cache: filters below may change the question.
     pub hash: u64,
-    /// What is served if nothing better comes, and until when that is waited for (RFC 8767 section 5).
+    /// The entry to serve if nothing better comes, and until when to wait for that (RFC 8767 section 5).
     pub stale: Option<(Entry, Instant)>,
-    /// What others wait for, who are told when the answer is kept, or there is none.
+    /// The flight that it leads: followers continue once the answer is stored, or there is none.
     pub led: Option<Leader<Resolution>>,
 }
 
 impl Request {
-    /// An empty one, to be [`admit`](Request::admit)ted into.
+    /// Creates an empty request to [`admit`](Request::admit) queries into.
     pub fn new(client: Client) -> Request {
         Request {
             asked: Asked::new(client),
@@ -121,9 +121,9 @@ impl Request {
         self.asked.client.transport == Transport::Udp
     }
 
-    /// Becomes the start of a new query's way, keeping its buffers. Each field is named, so that none can be left over from the
-    /// query before: `hash`, `pipeline` and `zone` are set when its zone is known, and the name in TLS and who that is where
-    /// somebody wants to know.
+    /// Resets this to a newly received query, reusing the buffers. Every field is named, so that none is left
+    /// over from the query before by mistake: `hash`, `pipeline` and `zone` are set once the zone is known,
+    /// the TLS server name and the identity where they are needed.
     pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {
         let Request {
             asked,
@@ -148,7 +148,7 @@ impl Request {
         name.set_lowercased(query.name());
         (*qtype, *qclass) = (query.qtype, query.qclass);
         (*stage, *floor) = (0, 0);
-        // Left to itself, the compiler calls what drops them, of which there are none for most queries.
+        // Without this check, the compiler calls the drop code, although most queries have no changes.
         if !changes.is_empty() {
             changes.clear();
         }
@@ -156,7 +156,7 @@ impl Request {
         *trace = None;
     }
 
-    /// Becomes an empty one, keeping room for a question and changes.
+    /// Resets this to an empty request, keeping the buffers for the question and the changes.
     pub fn clear(&mut self) {
         let mut question = std::mem::take(&mut self.question);
         question.clear();
@@ -169,7 +169,7 @@ impl Request {
         };
     }
 
-    /// Takes the question above a filter that had put another in its place, and gives that one back.
+    /// Restores the question that a filter had replaced; returns the replacement.
     pub(crate) fn restore(&mut self, question: Vec<u8>) -> Vec<u8> {
         let below = std::mem::replace(&mut self.question, question);
         let tail = self.question.len() - QUESTION_TAIL;
@@ -179,7 +179,7 @@ impl Request {
         below
     }
 
-    /// Forgets what was to be done on the way back: there is none. The question is the client's again.
+    /// Discards the changes, because there is no way back. The question is the client's again.
     pub fn end(&mut self) {
         while let Some(change) = self.changes.pop() {
             if let ChangeKind::Renamed { question, .. } = change.what {
@@ -188,8 +188,8 @@ impl Request {
         }
     }
 
-    /// Adds to the trace, if one is told.
-    // A look at a pointer that is never set, where nobody watches.
+    /// Adds an event to the trace, if there is one.
+    // Costs a test of a pointer, which is null unless somebody traces.
     #[inline(always)]
     pub fn trace(&self, event: impl FnOnce() -> TraceEvent) {
         if let Some(trace) = &self.trace {
@@ -197,14 +197,15 @@ impl Request {
         }
     }
 
-    /// What others wait for has come: they are told once the cache has it; at once, if none is above.
+    /// Hands the flight's leader to the nearest cache above: followers continue once that has stored the
+    /// answer. Without a cache they continue at once.
     pub(crate) fn lead(&mut self, leader: Leader<Resolution>) {
         if let Some(fetch) = self.fetch() {
             fetch.led = Some(leader);
         }
     }
 
-    /// What the nearest cache above waits for.
+    /// The state of the nearest waiting cache above.
     pub(crate) fn fetch(&mut self) -> Option<&mut Fetch> {
         self.changes
             .iter_mut()
@@ -215,7 +216,7 @@ impl Request {
             })
     }
 
-    /// A query of the proxy's own for `name`, with the wishes of the client it is asked for, who waits for it.
+    /// Creates an internal query for `name`, with the flags and options of the client that waits for it.
     pub fn internal(&self, name: &[u8], qtype: u16, qclass: u16) -> Request {
         let mut question = name.to_vec();
         question.extend(qtype.to_be_bytes());
@@ -248,17 +249,17 @@ impl Request {
         }
     }
 
-    /// A query of the proxy's own for what a filter asks about this one.
+    /// Creates an internal query for a lookup that a filter makes about this one.
     pub fn lookup(&self, name: &[u8], qtype: u16) -> Request {
         let mut inner = self.internal(name, qtype, CLASS_IN);
-        // Whether the client wants recursion is no reason not to answer the filter.
+        // The filter gets its answer whether or not the client desires recursion.
         inner.asked.flags |= flag::RD;
         inner
     }
 
-    /// A query of the proxy's own for the same again, for which nobody waits: it stands behind the cache, which keeps what
-    /// comes. What it brings is for everybody: nothing in it but DO, CD and its route, which the cache keeps apart, is the
-    /// client's wish.
+    /// Creates an internal query that refreshes the same answer in the background: it starts behind the
+    /// cache, which stores the result. The result is for all clients, so it depends on this client only in
+    /// DO, CD and the route, which the cache's key includes.
     pub fn refresh(&self, began_ms: u64) -> Request {
         let mut inner = self.internal(self.name.as_bytes(), self.qtype, self.qclass);
         inner.asked.identity = Identity::Unknown;
@@ -277,7 +278,7 @@ impl Request {
         inner
     }
 
-    /// Goes on behind the cache, which keeps what comes.
+    /// Moves on behind the cache, which will store the response.
     pub(crate) fn begin_fetch(&mut self, began_ms: u64, stale: Option<(Entry, Instant)>) {
         let fetch = Box::new(Fetch {
             began_ms,
@@ -292,13 +293,13 @@ impl Request {
         self.stage += 1;
     }
 
-    /// Whether what an upstream says to it may be kept and shared: not the answer to a signed query, which is for its
-    /// client alone, nor that of an upstream which was not asked to recurse.
+    /// Whether an upstream's answer to it may be cached and shared: not if it is signed, because the answer
+    /// is for its client alone, nor if the upstream was not asked to recurse.
     pub(crate) fn may_share(&self) -> bool {
         self.asked.signed.is_none() && self.recursion_desired()
     }
 
-    /// Whether DNSSEC records are wanted.
+    /// Whether DNSSEC records are requested.
     pub fn dnssec_ok(&self) -> bool {
         self.asked.edns.is_some_and(|edns| edns.dnssec_ok())
     }
@@ -313,13 +314,13 @@ impl Request {
         self.asked.flags & flag::RD != 0
     }
 
-    /// Whether no filter so far forbade the cache to answer or to keep.
+    /// Whether every filter so far allows the cache to answer it and to store the answer.
     #[inline]
     pub(crate) fn may_store(&self) -> bool {
         self.edits().all(|edit| edit.store)
     }
 
-    /// Who is asked, and what upstreams are told, as far as filters so far have said so.
+    /// The source and the client subnet that filters have set so far.
     pub fn route(&self) -> (Option<usize>, Option<ClientSubnet>) {
         let routes = self.changes.iter();
         routes.fold((None, None), |(before, told), change| match change.what {
@@ -328,7 +329,7 @@ impl Request {
         })
     }
 
-    /// Whether no filter so far forbade stale answers.
+    /// Whether every filter so far allows stale answers.
     pub(crate) fn may_be_stale(&self) -> bool {
         self.edits().all(|edit| edit.stale)
     }
@@ -340,7 +341,7 @@ impl Request {
         })
     }
 
-    /// The client as the reply's writer sees it.
+    /// What the writer of its reply needs to know.
     #[inline]
     pub(crate) fn reply_head(&self, error: Option<u16>) -> Head<'_> {
         let keepalive = self
@@ -362,7 +363,7 @@ impl Request {
         }
     }
 
-    /// Octets of the largest reply: what the client takes (RFC 6891 section 6.2.3), and what the
+    /// Size limit of the reply in bytes: what the client accepts (RFC 6891 section 6.2.3), and what the
     /// listener sends.
     pub fn limit(&self) -> usize {
         match self.asked.client.transport {

@@ -1,4 +1,4 @@
-//! A response on its way back: where its octets are, and what has been decided about them.
+//! A response on its way back: where its bytes are, and what was decided about them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use super::edits;
 use super::live::Live;
 use super::request::Request;
 
-/// A response. Edits change what is beside the octets; only a new name or new records touch them.
+/// A response. Most edits change the fields beside the message; its bytes change only where they must.
 #[derive(Clone)]
 pub struct Response {
-    /// Where the octets are.
+    /// Where the bytes are.
     pub content: Content,
-    /// The rcode, all 12 bits.
+    /// The full 12-bit rcode.
     pub rcode: u16,
-    /// What happens to the TTLs when it is written.
+    /// How the TTLs are changed when it is written.
     pub ttl: Ttl,
     /// Where it came from.
     pub origin: Origin,
-    /// Whether AA is set: an upstream's own answer, not one from the cache.
+    /// Whether AA is set: only on an answer that comes directly from an authority, not from the cache.
     pub authoritative: bool,
-    /// Why it is as it is (RFC 8914).
+    /// The extended error (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
     /// Whether the cache may keep it.
     pub store: bool,
@@ -39,33 +39,33 @@ pub struct Response {
     pub stale: bool,
 }
 
-/// Where a response's octets are.
+/// Where a response's bytes are.
 #[derive(Clone)]
 pub enum Content {
-    /// There are none but header and question.
+    /// Only header and question.
     Empty,
     /// In the cache.
     Entry(Entry),
-    /// Here.
+    /// A message of its own.
     Answer(Arc<Answer>),
-    /// An upstream's message as it is: the answer to a signed query.
+    /// An upstream's unchanged message: the answer to a signed query.
     Verbatim(Arc<[u8]>),
 }
 
-/// A response whose filter asks before it decides.
+/// A response whose filter looks names up before it decides.
 pub(crate) struct AskingResponse {
     /// Index of the filter.
     pub filter: usize,
-    /// As the filter saw it.
+    /// The response that the filter saw.
     pub response: Response,
-    /// What it asks.
+    /// The lookups.
     pub ask: Ask,
-    /// How many times it has asked before.
+    /// How many rounds of lookups came before.
     pub rounds: usize,
 }
 
 impl Response {
-    /// An empty response of the proxy's own.
+    /// Creates an empty response of the proxy itself.
     pub fn error(rcode: u16, error: ExtendedError) -> Response {
         Response {
             content: Content::Empty,
@@ -79,7 +79,7 @@ impl Response {
         }
     }
 
-    /// A response with these octets.
+    /// Creates a response with this answer.
     pub fn answer(answer: Arc<Answer>, origin: Origin, authoritative: bool) -> Response {
         let (rcode, error) = (answer.rcode, answer.error);
         let content = Content::Answer(answer);
@@ -95,7 +95,7 @@ impl Response {
         }
     }
 
-    /// The proxy's own answer in these octets.
+    /// Creates the proxy's own response from a message.
     pub fn local(message: Vec<u8>) -> Response {
         match Answer::read(message) {
             Ok(answer) => Response::answer(Arc::new(answer), Origin::Local, false),
@@ -103,7 +103,7 @@ impl Response {
         }
     }
 
-    /// What a source that had to be waited for said to one of those who asked.
+    /// Creates the response to one of the clients that waited for a source.
     pub(crate) fn of_source(resolution: Resolution) -> Response {
         match resolution {
             Resolution::Answer {
@@ -119,23 +119,23 @@ impl Response {
                 ..Response::error(rcode::NOERROR, ExtendedError::Other)
             },
             Resolution::Failed { error, local } => Response::unresolved(error, local),
-            // As where no stage is left. Aliases are followed before.
+            // As if no stage were left. Aliases have been followed before.
             Resolution::NotMine | Resolution::Alias(_) => {
                 Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)
             }
         }
     }
 
-    /// What a client gets when no source has an answer; `local`: since a bound of this proxy's own was met.
+    /// The response if no source has an answer; `local`: because one of the proxy's own limits was reached.
     pub(crate) fn unresolved(error: ExtendedError, local: bool) -> Response {
         Response {
-            // RFC 9520 section 2: resolution failed, or was not tried.
+            // RFC 9520 section 2: only failures of the resolution itself are cached.
             store: !local,
             ..Response::error(rcode::SERVFAIL, error)
         }
     }
 
-    /// The empty response to `question` that a filter wants.
+    /// The empty response to `question` that a filter asks for.
     pub fn refused(question: &[u8], refusal: &Refusal) -> Response {
         let empty = Response {
             origin: Origin::Filter,
@@ -147,7 +147,7 @@ impl Response {
         }
     }
 
-    /// The answer that a filter gave to `question`.
+    /// The response to `question` that a filter built.
     pub(crate) fn from_filter(question: &[u8], records: &FilterAnswer) -> Response {
         let mut empty = build::empty(question, records.rcode);
         if records.is_cut {
@@ -187,7 +187,7 @@ impl Response {
         }
     }
 
-    /// Applies what a filter at this stage decided.
+    /// Applies a filter's edit at this stage.
     #[inline]
     pub fn edit(&mut self, edit: &ResponseEdit, request: &Request, live: &Live, stage: usize) {
         let datagram = request.takes_datagrams();
@@ -201,9 +201,9 @@ impl Response {
         );
     }
 
-    /// The same for this question, where no more octets than `room` will be of use; `count` gets what a change of the message
-    /// took.
-    // As `push_event` of a batch: there is next to nothing to do, but for every hit.
+    /// The same for this question; more than `room` bytes are of no use. `count` receives the time that a
+    /// change of the message took.
+    // Like `push_event` of a batch: there is next to nothing to do, but every hit does it.
     #[inline]
     pub(super) fn edit_as(
         &mut self,
@@ -239,7 +239,7 @@ impl Response {
         self.stale &= edit.stale;
     }
 
-    /// Makes a message of its own of it, and changes that.
+    /// Copies the message and edits the copy.
     #[cold]
     #[inline(never)]
     fn edit_message(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool, room: usize) {
@@ -252,7 +252,7 @@ impl Response {
         }
         let mut set = edit.header_set & (flag::TC | flag::AD);
         if !datagram {
-            // Who asked over a connection has nowhere else to ask.
+            // A client on a connection has no larger transport to turn to.
             set &= !flag::TC;
         }
         if edit.is_cut {
@@ -260,7 +260,7 @@ impl Response {
         }
         let mut clear = edit.header_clear & (flag::TC | flag::AD);
         if edit.changes_data() {
-            // What was authentic was something else, unless the filter says so of what it made.
+            // The authentic data was different, unless the filter sets AD for its own.
             clear |= flag::AD & !set;
         }
         let flags = u16_at(&message, 2) & !clear | set;
@@ -272,7 +272,7 @@ impl Response {
         }
     }
 
-    /// Bounds every TTL to `minimum..=maximum` seconds.
+    /// Clamps every TTL to `minimum..=maximum` seconds.
     pub(crate) fn bound_ttl(&mut self, minimum: u32, maximum: u32) {
         let bound = |ttl: u32| ttl.max(minimum).min(maximum);
         self.ttl = match self.ttl {
@@ -285,7 +285,8 @@ impl Response {
         };
     }
 
-    /// What an answer's records mean under the rcode it has now; none for a response without records of its own.
+    /// The meaning of an answer's records under its current rcode; `None` for a response without records of
+    /// its own.
     pub fn meaning(&self) -> Option<Meaning> {
         match &self.content {
             Content::Answer(answer) if answer.rcode == self.rcode => Some(answer.meaning),
@@ -294,8 +295,8 @@ impl Response {
         }
     }
 
-    /// Whether it says that nothing could be found out (RFC 9520 section 2), so that something stale is better
-    /// (RFC 8767 section 4). What a filter decides is no failure.
+    /// Whether resolution failed (RFC 9520 section 2), so that a stale answer is better (RFC 8767 section 4).
+    /// A filter's decision is not a failure.
     pub fn failed(&self) -> bool {
         match self.meaning() {
             Some(meaning) => meaning == Meaning::Failure && self.origin != Origin::Filter,
@@ -303,8 +304,8 @@ impl Response {
         }
     }
 
-    /// Puts it under `question`, where `below` was asked instead: its records that carry the name of
-    /// `below` get the client's name back if `revert`.
+    /// Turns the response to `below` into one to `question`: with `revert`, records owned by the name of
+    /// `below` get the name of `question`.
     pub fn rename(&mut self, below: &[u8], question: &[u8], revert: bool) {
         let from = &below[..below.len() - QUESTION_TAIL];
         match &self.content {
@@ -316,7 +317,7 @@ impl Response {
         }
     }
 
-    /// Writes it under `head`; returns the octets written.
+    /// Writes it under `head`; returns the number of bytes.
     pub fn write(&self, out: &mut [u8], head: &Head<'_>) -> usize {
         let (ttl, rcode, authoritative) = (self.ttl, self.rcode, self.authoritative);
         match &self.content {
@@ -355,8 +356,8 @@ impl Response {
         }
     }
 
-    /// The whole message, TTLs as they are now, for what needs octets: renaming, aliases, filters that
-    /// look at messages.
+    /// The whole message with current TTLs, for what needs bytes: renaming, aliases, and filters that look at
+    /// messages.
     pub fn message(&self, question: &[u8]) -> Vec<u8> {
         let head = Head {
             id: 0,
@@ -371,7 +372,7 @@ impl Response {
         out
     }
 
-    /// The same with a reason of a filter's, in octets of its own.
+    /// The same with a filter's extended error, in a message of its own.
     fn explained(mut self, question: &[u8], error: &Ede) -> Response {
         let message = self.message(question);
         self.replace(Some(message));
@@ -382,7 +383,7 @@ impl Response {
         self
     }
 
-    /// Why it is as it is, if that holds for longer than the moment: what an upstream said, or a filter.
+    /// The extended error, if it outlasts the moment: one from an upstream or a filter.
     pub(crate) fn lasting_error(&self) -> Option<ExtendedErrorCode> {
         match (self.origin, &self.content) {
             (Origin::Upstream, _) => self.error,
@@ -391,7 +392,8 @@ impl Response {
         }
     }
 
-    /// Puts other octets in place, which say the same as before as far as rcode, origin and reasons go.
+    /// Replaces the message, keeping rcode, origin and extended error. Without a readable message it becomes
+    /// SERVFAIL.
     fn replace(&mut self, message: Option<Vec<u8>>) {
         match message.and_then(|message| Answer::read(message).ok()) {
             Some(mut answer) => {
@@ -411,7 +413,7 @@ impl Response {
         }
     }
 
-    /// Octets of its message, which it may share with others.
+    /// Size of its message in bytes; the memory may be shared with others.
     pub fn octets(&self) -> usize {
         match &self.content {
             Content::Empty => 0,
@@ -421,7 +423,7 @@ impl Response {
         }
     }
 
-    /// Records in the answer section.
+    /// The number of records in the answer section.
     #[inline]
     pub fn answer_count(&self) -> u16 {
         match &self.content {
@@ -432,7 +434,7 @@ impl Response {
         }
     }
 
-    /// The lowest TTL a client would see, in seconds; 0 without records.
+    /// The lowest TTL that a client would see, in seconds; 0 without records.
     pub fn lowest_ttl(&self) -> u32 {
         let stored = match &self.content {
             Content::Empty | Content::Verbatim(_) => return 0,
@@ -445,7 +447,7 @@ impl Response {
         }
     }
 
-    /// The octets to keep, with all edits in them; none for what has no octets or must stay as it is.
+    /// The answer to cache, with all edits applied; `None` if it has none of its own or must stay unchanged.
     pub(crate) fn to_answer(&self) -> Option<Cow<'_, Answer>> {
         let Content::Answer(answer) = &self.content else {
             return None;
@@ -463,9 +465,9 @@ impl Response {
     }
 }
 
-/// Whether an edit would have a signed answer say something else: other records, another rcode, or other bits of the header. It is
-/// relayed as it is or not at all (RFC 5625 section 4.5): were it relayed all the same, a signature, which nobody here can check, would be
-/// the way around a policy. The order of its records, their TTLs and a reason beside it stay as they are.
+/// Whether an edit would change what a signed answer says: records, rcode, or header bits. It is relayed
+/// unchanged or not at all (RFC 5625 section 4.5): otherwise a signature, which nothing here can check, would
+/// be a way around a policy. Edits to record order, TTLs and the extended error are just not applied.
 #[cold]
 #[inline(never)]
 fn changes_signed(edit: &ResponseEdit, message: &[u8], rcode: u16, datagram: bool) -> bool {

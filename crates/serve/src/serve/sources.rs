@@ -1,12 +1,13 @@
-//! Asking sources: at once, or, for those that have to be waited for, once for all who ask the same at the time.
+//! Asking sources that have to be waited for: once for all clients that ask the same thing concurrently.
 //!
-//! Queries come together here, below every filter, and not at the cache: each has been through filters of its own, so
-//! that what they said of one client reaches nobody else. Shared is what the source said, and nothing more. Whoever
-//! leads waits for the source alone and never for another query, so nobody can wait in a circle.
+//! Queries are merged here, below every filter, and not at the cache: each has been through its own filters,
+//! so that a filter's decision about one client never reaches another. Only the source's answer is shared. A
+//! leader waits for the source only and never for another query, so that there is no circular wait.
 //!
-//! Two things are bounded, and both let go of those who take most when they are full ([`admission`](crate::admission)):
-//! the queries that a source is asked at a time (`concurrent`), and the clients' queries that wait
-//! (`waiting-queries`). To be let go is no failure of the name's resolution (RFC 9520 section 2): it is not kept.
+//! Two things are limited, and when either is full, those who take most give way
+//! ([`admission`](crate::admission)): concurrent queries to a source (`concurrent`), and waiting client
+//! queries (`waiting-queries`). A query that gave way is not a failed resolution (RFC 9520 section 2), so it
+//! is not cached.
 
 use std::future::poll_fn;
 use std::hash::BuildHasher;
@@ -29,16 +30,16 @@ use super::queue::{Query, Waiting};
 use super::request::Request;
 use super::worker::Worker;
 
-/// Why a client's query waits no longer, although what it waited for is still to come.
+/// Why a query stops waiting before its answer has arrived.
 pub(super) enum GaveUp {
     /// Another query took its place.
     Displaced,
-    /// Something stale is good enough by now.
+    /// A stale answer is good enough by now.
     Overtime,
 }
 
 impl Worker {
-    /// Asks the source that a query stands at, or waits for somebody else's answer to the same.
+    /// Asks the source at a query's stage, or waits for another query's answer to the same question.
     pub(super) async fn resolve(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query) -> Resolution {
         let (request, waiting) = (&mut query.request, &query.waiting);
         let stages = &live.generation.pipelines[request.pipeline].stages;
@@ -47,7 +48,7 @@ impl Worker {
         };
         let index = live.source_of(request, index);
         if request.asked.signed.is_some() {
-            // In a box: it is rare, and all who wait would have room for it.
+            // Boxed: it is rare, and the futures of all waiting queries would have room for it.
             return Box::pin(self.resolve_alone(live, request, waiting, index)).await;
         }
         let (_, subnet) = request.route();
@@ -72,7 +73,7 @@ impl Worker {
                 request.trace(|| explain::source(request, did()));
                 match wait(request, waiting, pin!(resolution)).await {
                     Ok(Some(resolution)) => resolution,
-                    // Whoever asked was turned away.
+                    // The leader was rejected.
                     Ok(None) => Resolution::BOUNDED,
                     Err(why) => self.gave_up(live, request, why),
                 }
@@ -80,7 +81,7 @@ impl Worker {
         }
     }
 
-    /// Asks, for itself and those who follow.
+    /// Asks the source for this query and its followers.
     async fn lead(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -90,7 +91,7 @@ impl Worker {
         leader: Leader<Resolution>,
     ) -> Resolution {
         let begun = request.trace.as_ref().map(|_| Instant::now());
-        // In a box, or all who wait would be as large as one who asks.
+        // Boxed, or every follower's future would be as large as a leader's.
         let mut asking = Box::pin(live.sources[index].ask(&live.question(request)));
         match wait(request, waiting, asking.as_mut()).await {
             Ok(resolved) => {
@@ -99,15 +100,15 @@ impl Worker {
                     return resolved.resolution;
                 }
                 match &resolved.resolution {
-                    // Whoever goes on elsewhere holds nobody up who may be there already.
+                    // The leader goes on elsewhere: it must not hold up followers that it may meet there.
                     Resolution::NotMine | Resolution::Alias(_) => leader.finish(resolved.resolution.clone()),
-                    // Those who follow are told when the answer is in the cache: who asks then finds it there.
+                    // Followers continue once the answer is cached, so that later queries find it there.
                     resolution => request.lead(leader.with(resolution.clone())),
                 }
                 resolved.resolution
             }
             Err(why) => {
-                // Who asked waits no longer. Others may.
+                // This query waits no longer. Its followers may.
                 if leader.followers() > 0 {
                     spawn_local(async move { leader.finish(asking.await.resolution) });
                 }
@@ -116,7 +117,7 @@ impl Worker {
         }
     }
 
-    /// Asks for one who shares the answer with nobody.
+    /// Asks for a query whose answer is not shared.
     async fn resolve_alone(
         &self,
         live: &Live,
@@ -135,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Traces what came of asking, and counts.
+    /// Counts and traces the result of asking.
     fn note(&self, live: &Live, request: &Request, resolved: &Resolved, begun: Option<Instant>) {
         let counters = live.counters(request);
         match resolved.refused {
@@ -154,7 +155,7 @@ impl Worker {
         });
     }
 
-    /// Counts that a query waits no longer: what it gets instead.
+    /// Counts a query that stops waiting; returns what it gets instead.
     pub(super) fn gave_up(&self, live: &Live, request: &Request, why: GaveUp) -> Resolution {
         if matches!(why, GaveUp::Displaced) {
             add(&live.counters(request).waiting_displaced, 1);
@@ -165,7 +166,7 @@ impl Worker {
     }
 }
 
-/// Waits for something as long as the client may.
+/// Waits for something, for as long as the query may wait.
 pub(super) async fn wait<F: Future>(
     request: &Request,
     waiting: &Waiting,

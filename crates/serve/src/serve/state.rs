@@ -1,4 +1,4 @@
-//! Where a query is: the one account of it, for a batch and for a query that waits.
+//! The state of a query, the same for a batch and for a query that waits.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use dnsweir_answer::{Alias, Resolution};
 use super::request::Request;
 use super::response::{AskingResponse, Response};
 
-/// Where a query is. `serve`'s README has a picture.
+/// The state of a query. `serve`'s README has a picture.
 pub(super) enum State {
-    /// It goes in, and stands before its stage.
+    /// It is on its way in, before its stage.
     Inward,
-    /// It cannot go on at once.
+    /// It has to wait.
     Waits(Wait),
-    /// Its response goes out, and stands behind its stage. At the request's floor, that is what it came to.
+    /// Its response is on its way out, behind its stage. At the request's floor, this is the final response.
     Outward(Response),
-    /// Nobody gets a response.
+    /// No response is sent.
     Dropped,
-    /// There is no query here: it went on elsewhere.
+    /// There is no query here: it continues elsewhere.
     Gone,
 }
 
 /// What a query waits for.
 pub(super) enum Wait {
-    /// The cache that it stands at has nothing fresh.
+    /// The cache at its stage has nothing fresh.
     Cache,
-    /// The source that it stands at takes its time.
+    /// The source at its stage cannot answer at once.
     Source,
-    /// Another name's answer.
+    /// The answer of an alias's target.
     Alias(Lead),
-    /// Lookups, for the filter that it stands at.
+    /// Lookups, for the filter at its stage.
     Lookups(Asking),
-    /// The same, about its response.
+    /// Lookups about its response.
     ResponseLookups(Box<AskingResponse>),
-    /// It has its response, which filters want held back.
+    /// It has its response, which filters delay.
     Delay(Box<Response>),
 }
 
-/// Who says that a name stands for another one.
+/// The origin of an alias.
 pub(super) enum Lead {
     /// A filter decided on an alias.
     Filter(Arc<Verdict>),
@@ -48,21 +48,22 @@ pub(super) enum Lead {
     Source(Arc<Alias>),
 }
 
-/// A filter asks before it decides about a query.
+/// A filter that looks names up before it decides about a query.
 pub(super) struct Asking {
-    /// Its verdict so far: what it asks.
+    /// Its verdict so far: the lookups.
     pub verdict: Arc<Verdict>,
-    /// How many times it has asked before.
+    /// How many rounds of lookups came before.
     pub rounds: usize,
 }
 
 impl State {
-    /// A response in a few octets.
+    /// An empty response.
     pub(super) fn error(rcode: u16, error: ExtendedError) -> State {
         State::Outward(Response::error(rcode, error))
     }
 
-    /// A filter failed. That says nothing about the name: not to be kept (RFC 9520 section 2).
+    /// The response after a filter failed. That says nothing about the name, so it is not cached (RFC 9520
+    /// section 2).
     pub(super) fn failed(rcode: u16) -> State {
         State::Outward(Response {
             store: false,
@@ -70,7 +71,7 @@ impl State {
         })
     }
 
-    /// What a query waits for, if it does; then it is gone until it is put somewhere.
+    /// Takes what a query waits for, if it waits; the query is then gone until its state is set again.
     pub(super) fn take_wait(&mut self) -> Option<Wait> {
         match std::mem::replace(self, State::Gone) {
             State::Waits(wait) => Some(wait),
@@ -81,10 +82,10 @@ impl State {
         }
     }
 
-    /// What a query comes to by what its source says at once; none: the source takes its time.
+    /// The next state after a source was asked from memory; `None`: the source has to be waited for.
     pub(super) fn of_immediate(request: &mut Request, resolution: Option<Resolution>) -> State {
         match resolution {
-            // What is relayed as it is has to be waited for.
+            // A message that is relayed unchanged has to be waited for.
             Some(Resolution::Verbatim(_)) | None => State::Waits(Wait::Source),
             Some(Resolution::Answer {
                 answer,
@@ -94,7 +95,7 @@ impl State {
         }
     }
 
-    /// What a query comes to by what its source says.
+    /// The next state after a source's answer.
     pub(super) fn of_resolution(request: &mut Request, resolution: Resolution) -> State {
         match resolution {
             Resolution::NotMine => {

@@ -1,13 +1,13 @@
-//! Networks as a table of steps: where on the line of all addresses another one of them begins to decide.
+//! Networks as a table of steps: the addresses at which another network begins to decide.
 //!
-//! The smallest network that holds an address decides, whatever the order. That is worked out when the table is made:
-//! a lookup is one search by halves, of five looks for the networks that are the default.
+//! The smallest network that contains an address decides, whatever the order. That is computed when the table
+//! is built: a lookup is a binary search, of five steps for the default networks.
 
 use std::net::IpAddr;
 
 use crate::config::{Network, left_aligned};
 
-/// What networks say of the addresses in them.
+/// Whether networks allow the addresses in them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     v4: Vec<(u128, Option<bool>)>,
@@ -15,7 +15,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The table of these networks, each allowed or not.
+    /// Builds the table of these networks, each allowed or not.
     pub fn new(networks: &[(Network, bool)]) -> Steps {
         let (v4, v6): (Vec<_>, Vec<_>) = networks
             .iter()
@@ -26,7 +26,7 @@ impl Steps {
         }
     }
 
-    /// What the smallest network says that holds the address; none if none does.
+    /// Whether the smallest network that contains the address is allowed; `None` if none contains it.
     pub fn find(&self, address: IpAddr) -> Option<bool> {
         let (_, at) = left_aligned(address);
         let steps = if address.is_ipv4() { &self.v4 } else { &self.v6 };
@@ -74,13 +74,13 @@ mod tests {
     }
 
     proptest! {
-        /// The same as to look at every network.
+        /// Gives the same result as checking every network.
         #[test]
         fn the_smallest_network_decides(
             networks in prop::collection::vec((any::<[u8; 4]>(), 0_u8..=32, any::<bool>(), any::<bool>()), 0..20),
             clients in prop::collection::vec(any::<[u8; 4]>(), 20),
         ) {
-            // Few bits, so that networks meet.
+            // Few bits, so that networks overlap.
             let address = |bits: [u8; 4], v6: bool| -> IpAddr {
                 let bits = bits.map(|octet| octet & 0x81);
                 match v6 {

@@ -1,4 +1,4 @@
-//! What all workers share.
+//! State shared by all workers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,42 +18,42 @@ use super::held::LookupOctets;
 use super::observed::Observed;
 use super::trace::TraceSink;
 
-/// What all workers share.
+/// State shared by all workers.
 pub struct Shared {
-    /// Answers of all zones.
+    /// Cached answers of all zones.
     pub cache: Cache,
-    /// Questions that are being asked upstream.
+    /// Questions being asked upstream.
     pub(super) flights: Arc<Flights<Resolution>>,
-    /// Clients' queries that wait for something.
+    /// Places of waiting client queries.
     pub waiting: Arc<Room>,
-    /// What lookups of filters hold.
+    /// Bytes held by filters' lookups.
     pub(super) lookup_octets: LookupOctets,
-    /// Sockets to upstreams.
+    /// The quota of sockets to upstreams.
     pub upstream_sockets: Arc<Quota>,
     /// Hashes questions for the cache and for remembered verdicts.
     pub(super) hasher: KeyHasher,
-    /// Tells apart what the cache keeps, and what is under way, for each route that filters give queries. Clients may
-    /// choose what goes in.
+    /// Hashes the routes that filters set, which keep cached answers and queries in flight apart. Randomly
+    /// seeded, since clients may choose the input.
     pub(super) routes: std::hash::RandomState,
     /// Every worker's counters.
     pub counters: CounterTable,
-    /// Who asks for what, and what went wrong.
+    /// The most frequent names and clients, and recent failures.
     pub observed: Observed,
-    /// How often clients asked lately.
+    /// Recent query rates of clients.
     pub(super) ledger: Ledger,
-    /// The listeners there have ever been; a listener's index is its place here.
+    /// All listeners there have ever been; a listener's index is its position here.
     pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
-    /// By the clock that goes on while the machine sleeps.
+    /// When this was created, by a clock that runs on while the machine sleeps.
     start: Duration,
-    /// When an upstream last recovered that could not be reached.
+    /// When an unreachable upstream last recovered.
     recovered_ms: AtomicU64,
-    /// Who wants to be told of every query.
+    /// Receives a trace of every query.
     pub(super) trace_sink: Option<TraceSink>,
 }
 
 impl Shared {
-    /// Nothing cached, nothing counted; `cache_memory` in bytes. A sink is told of every query, which
-    /// costs more than answering it: there is one for the tools only.
+    /// Creates an empty state; `cache_memory` is in bytes. Tracing every query costs more than answering it:
+    /// only the tools have a sink.
     pub fn new(cache_memory: usize, trace_sink: Option<TraceSink>) -> Arc<Shared> {
         Arc::new(Shared {
             cache: Cache::new(cache_memory),
@@ -73,29 +73,31 @@ impl Shared {
         })
     }
 
-    /// Microseconds since the process started, those included in which the machine slept: the workers' clock.
+    /// The workers' clock: microseconds since the process started, including those in which the machine
+    /// slept.
     pub fn now(&self) -> u64 {
         (since_boot() - self.start).as_micros() as u64
     }
 
-    /// The time that the cache goes by: milliseconds since the process started.
+    /// The cache's clock: milliseconds since the process started.
     pub fn now_ms(&self) -> u64 {
         self.now() / 1000
     }
 
-    /// An upstream has recovered that could not be reached: what failed is asked anew, and what is stale may be refreshed.
+    /// Forgets failures and allows stale answers to be refreshed, because an unreachable upstream has
+    /// recovered.
     pub fn forget_failures(&self) {
         self.recovered_ms.store(self.now_ms(), Ordering::Relaxed);
         let count = self.cache.forget_failures();
         tracing::debug!(count, "an upstream has recovered: forgot what had failed");
     }
 
-    /// When that last was, as [`Shared::now_ms`]; 0: never.
+    /// When that last happened, by [`Shared::now_ms`]; 0: never.
     pub(super) fn recovered_ms(&self) -> u64 {
         self.recovered_ms.load(Ordering::Relaxed)
     }
 
-    /// The index that stands for a listener's address in [`Client::server`](super::Client::server).
+    /// The index of a listener's address, as in [`Client::server`](super::Client::server).
     pub fn server(&self, address: SocketAddr) -> u16 {
         let label = address.to_string();
         let mut servers = self.servers.lock();

@@ -1,4 +1,4 @@
-//! Clients' messages, told to whoever reads dnstap.
+//! Logs clients' messages to dnstap.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::response::Response;
 use super::worker::Worker;
 
 impl Worker {
-    /// Tells of a query and what its client was sent; of no octets: nothing was.
+    /// Logs a query and its reply; an empty reply means that none was sent.
     #[cold]
     #[inline(never)]
     pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, pod: Option<String>, reply: &[u8]) {
@@ -28,7 +28,7 @@ impl Worker {
         let listener: Option<SocketAddr> = listener.parse().ok();
         tap.tell_client(&Exchange {
             client: Some(request.asked.client.address),
-            // Where every address is listened on, which one it was is not known here.
+            // On a wildcard listener, the destination address is not known here.
             server: listener.filter(|address| !address.ip().is_unspecified()),
             pod,
             transport,
@@ -38,7 +38,7 @@ impl Worker {
         });
     }
 
-    /// Tells of a query that goes nowhere: no zone is asked, or who asks may not.
+    /// Finishes a query that enters no pipeline: no zone owns the name, or the client may not ask.
     pub(super) fn finish_outside(
         &self,
         live: &Live,
@@ -47,7 +47,7 @@ impl Worker {
         reply: &[u8],
     ) {
         if let Some(tap) = &live.generation.tap {
-            // Nobody has looked who that is.
+            // The client has not been identified.
             self.tap(tap, live, request, None, reply);
         }
         self.finish_trace(request, response, reply.len());

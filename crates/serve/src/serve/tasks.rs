@@ -1,11 +1,11 @@
-//! Queries that outlive their batch, and those of the proxy's own, each on a task of the worker.
+//! Queries that outlive their batch, and internal ones, each in a task of the worker.
 //!
-//! A task is kept when its query is done, and takes the next one: to make and drop a task costs as much as
-//! all other allocations of a miss together, since it is large and aligned to 128 octets, for which malloc
-//! has no quick way.
+//! A task whose query is done takes the next one: creating and dropping a task costs as much as all other
+//! allocations of a miss together, since it is large and aligned to 128 bytes, for which malloc has no fast
+//! path.
 //!
-//! What one query leads to, an alias's target or a filter's lookup, goes through the same queue, and the query waits for what it
-//! came to. So no task runs another query in the middle of its own, however deep they lead.
+//! What a query leads to, an alias's target or a filter's lookup, goes through the same queue, and the query
+//! waits for the result. So no task runs another query inside its own, however deeply they are nested.
 
 use std::rc::Rc;
 
@@ -26,12 +26,12 @@ use super::state::{State, Wait};
 use super::worker::Worker;
 use super::zones::ZoneMatch;
 
-/// Tasks that are kept while there is nothing for them to do, and room for as many queries.
+/// How many idle tasks are kept, and how many boxes for queries.
 const KEPT: usize = 256;
 
 impl Worker {
-    /// Goes on with a query as a task of its own, which replies when it is done; leaves an empty one in its place. If
-    /// there is no room to wait, what the client gets instead comes back.
+    /// Continues a query in its own task, which replies when it is done; leaves an empty request in its
+    /// place. If there is no room to wait, returns the response that the client gets instead.
     pub(super) fn defer(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -62,7 +62,7 @@ impl Worker {
         None
     }
 
-    /// A query of the proxy's own, to which its name's zone is still to be found.
+    /// Starts an internal query, after finding the zone of its name.
     pub(super) fn ask_from_the_top(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -84,7 +84,7 @@ impl Worker {
         self.ask_inner(live, request, state, waiting)
     }
 
-    /// Goes on with a query of the proxy's own: it comes back with what it came to, or not at all.
+    /// Starts an internal query in this state; it comes back with its result, or not at all.
     pub(super) fn ask_inner(
         self: &Rc<Self>,
         live: &Rc<Live>,
@@ -103,8 +103,8 @@ impl Worker {
         receiver
     }
 
-    /// Room for a query, with an empty request.
-    // In a box: a task that has moved what it works on keeps room for it in each place where it was.
+    /// Returns a box for a query, with an empty request.
+    // Boxed: a task has room for what it moves in each place where it was.
     fn room_for(&self, request: &Request) -> Box<Query> {
         let spare = self.queue.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| {
@@ -118,7 +118,7 @@ impl Worker {
         })
     }
 
-    /// Has a task take a query.
+    /// Passes a query to a task.
     pub(super) fn enqueue(self: &Rc<Self>, query: Box<Query>) {
         self.queue.queries.borrow_mut().push_back(query);
         match self.queue.idle.get().checked_sub(1) {
@@ -130,13 +130,13 @@ impl Worker {
         }
     }
 
-    /// One task: one query after the other, for as long as it is worth keeping.
+    /// One task: runs one query after the other, for as long as it is worth keeping.
     async fn run_queue(self: Rc<Self>) {
         loop {
             loop {
                 let query = self.queue.queries.borrow_mut().pop_front();
                 let Some(mut query) = query else { break };
-                // It was put there with it.
+                // Every queued query has one.
                 let Some(live) = query.live.take() else { continue };
                 self.see_through(&live, &mut query).await;
                 self.hand_over(&live, query);
@@ -150,13 +150,13 @@ impl Worker {
         }
     }
 
-    /// Gives what a query came to to whom it is owed, and keeps the room.
+    /// Passes a query's result to its recipient, and keeps the box.
     fn hand_over(&self, live: &Live, mut query: Box<Query>) {
         match std::mem::replace(&mut query.owed, Owed::Nothing) {
             Owed::Reply(_debt, reply) => self.reply(live, &mut query, reply),
-            // Nobody may wait for it any more.
+            // The receiver may be gone.
             Owed::Query(sender) => return drop(sender.send(query)),
-            // Of no consequence if a newer entry has taken its place.
+            // Harmless if a newer entry has replaced it.
             Owed::Cache(claim) => claim.entry().refresh_failed(self.now() / 1000),
             Owed::Nothing => {}
         }
@@ -168,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// Resolves when no query waits for an upstream any more.
+    /// Resolves when no client's query waits any more.
     pub async fn drained(&self) {
         self.queue.debts.paid().await;
     }

@@ -1,8 +1,7 @@
-//! What happens to a query, told while it happens: for `dnsweir explain` and `dnsweir dev`.
+//! Traces of queries, for `dnsweir explain` and `dnsweir dev`.
 //!
-//! The way of a query is told by the code that takes it along, at the places where it decides something; there
-//! is no second account of it. Without a sink no trace is begun, and each of those places costs one
-//! look at an absent pointer.
+//! The code that processes a query also traces it, where it decides something; there is no second account.
+//! Without a sink no trace is begun, and each of those places costs one test of a null pointer.
 
 use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::dns::Transport;
 
-/// Who is told of every query, on the thread that answered it.
+/// Receives the trace of every query, on the thread that answered it.
 pub type TraceSink = Box<dyn Fn(&TraceView<'_>) + Send + Sync>;
 
 /// A query's trace so far.
@@ -31,61 +30,61 @@ pub enum Direction {
     Out,
 }
 
-/// One thing that happened on a query's way.
+/// One event in a trace.
 #[derive(Debug, Clone)]
 pub struct TraceEvent {
-    /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `lookup`, `delay`, `end`.
+    /// The stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `lookup`, `delay`, `end`.
     pub stage: String,
-    /// On which way.
+    /// The direction.
     pub direction: Direction,
-    /// What it saw.
+    /// What the stage saw.
     pub saw: String,
-    /// What it did about it, a line each.
+    /// What it did about it, in lines.
     pub did: Vec<String>,
-    /// How long that took, where it was measured: of a filter, the call for the whole batch.
+    /// How long that took, if measured; for a filter, the call for the whole batch.
     pub took: Option<Duration>,
-    /// When it was done, from the query's arrival.
+    /// Time since the query arrived.
     pub at: Duration,
-    /// How many aliases and lookups deep.
+    /// Nesting depth of aliases and lookups.
     pub depth: u8,
 }
 
-/// A whole trace.
+/// A finished trace.
 #[derive(Debug)]
 pub struct TraceView<'a> {
-    /// Who asked.
+    /// The client.
     pub client: SocketAddr,
-    /// Who that is, if the configuration wants to know.
+    /// The client's identity, if it is configured.
     pub identity: Option<&'a str>,
-    /// How.
+    /// The transport.
     pub transport: Transport,
-    /// What: name, class and type.
+    /// The question: name, class and type.
     pub question: String,
-    /// In order.
+    /// The events, in order.
     pub events: &'a [TraceEvent],
-    /// From arrival to response.
+    /// Time from arrival to response.
     pub took: Duration,
-    /// What the client got; none: nothing.
+    /// The reply, if one was sent.
     pub reply: Option<Reply>,
 }
 
-/// What a client got.
+/// The reply to a client.
 #[derive(Debug)]
 pub struct Reply {
     /// The rcode.
     pub rcode: String,
-    /// Where it came from.
+    /// The origin of the response.
     pub source: &'static str,
     /// The INFO-CODE of an extended error (RFC 8914).
     pub error: Option<u16>,
-    /// Octets; 0: nothing was sent, since it would not fit.
+    /// Size in bytes; 0: nothing was sent, because it would not fit.
     pub size: usize,
-    /// The answer section, a record each.
+    /// The answer section, one line per record.
     pub answers: Vec<String>,
 }
 
 impl Trace {
-    /// Begins now.
+    /// Begins a trace now.
     pub(super) fn begin() -> Rc<Trace> {
         Rc::new(Trace {
             begun: Instant::now(),
@@ -94,7 +93,7 @@ impl Trace {
         })
     }
 
-    /// One of what happens at the same time, to be [joined](Trace::join) when it is over.
+    /// Creates a trace for one of several concurrent lookups, to be [joined](Trace::join) when it is done.
     pub(super) fn branch(&self) -> Rc<Trace> {
         Rc::new(Trace {
             begun: self.begun,
@@ -103,13 +102,13 @@ impl Trace {
         })
     }
 
-    /// Notes who asked.
+    /// Sets the client's identity.
     pub(super) fn identify(&self, identity: String) {
-        // It is found out once.
+        // It is set only once.
         let _ = self.identity.set(identity);
     }
 
-    /// Takes over what a branch tells.
+    /// Takes over a branch's events.
     pub(super) fn join(&self, branch: &Trace) {
         self.events.borrow_mut().append(&mut branch.events.borrow_mut());
     }

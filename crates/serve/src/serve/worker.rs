@@ -1,4 +1,4 @@
-//! What a worker is.
+//! The state of a worker.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,18 +21,18 @@ pub struct Worker {
     pub(super) reply: RefCell<ReplyBuffer>,
     /// Queries that outlive their batch.
     pub(super) queue: Queue,
-    /// Which queries are looked at.
+    /// Chooses the queries to sample.
     pub(super) sampler: Sampler,
-    /// Events that no filter has heard of yet.
+    /// Events that no filter has received yet, weighted by size.
     pub(super) events_waiting: Cell<usize>,
-    /// The first of them came.
+    /// Notified of the first of them.
     pub(super) event: tokio::sync::Notify,
 }
 
-/// What a batch needs while it runs; kept for the next one.
+/// Buffers that a batch needs while it runs, reused for the next one.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// For each filter, which queries of the batch it is to be asked about, or about whose responses.
+    /// For each filter, the queries of the batch for which, or for whose responses, it has to be called.
     pub(super) waiting: Vec<Vec<usize>>,
     pub(super) queries: filter::Batch<filter::Query>,
     pub(super) verdicts: Vec<filter::QueryOutcome>,
@@ -40,10 +40,10 @@ pub(super) struct Scratch {
     pub(super) response_verdicts: Vec<filter::ResponseOutcome>,
 }
 
-/// Room for the largest reply, for deferred ones.
+/// A buffer for the largest reply, used for deferred ones.
 pub(super) type ReplyBuffer = Box<[u8; MESSAGE_MAXIMUM]>;
 
-/// What time it is.
+/// The current time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
     /// Microseconds of the worker's clock.
@@ -53,7 +53,7 @@ pub(crate) struct Clocks {
 }
 
 impl Worker {
-    /// A worker that begins with this generation.
+    /// Creates a worker with this generation.
     pub fn new(shared: Arc<Shared>, live: Live) -> Rc<Worker> {
         Rc::new(Worker {
             shared,
@@ -67,13 +67,13 @@ impl Worker {
         })
     }
 
-    /// Goes on with another generation. What is under way ends on the one it began with.
+    /// Switches to another generation. Queries in progress finish on the one they began with.
     pub fn swap(&self, live: Live) {
         let old = self.live.replace(Rc::new(live));
         self.tell_all(&old);
     }
 
-    /// The generation that the next batch begins with.
+    /// The generation for the next batch.
     pub fn live(&self) -> Rc<Live> {
         Rc::clone(&self.live.borrow())
     }
@@ -83,7 +83,7 @@ impl Worker {
         self.shared.now()
     }
 
-    /// Both clocks, read for a whole batch.
+    /// Reads both clocks, once for a whole batch.
     pub(super) fn clocks(&self) -> Clocks {
         Clocks {
             now: self.now(),

@@ -1,4 +1,4 @@
-//! Which zone owns a name: the one with the longest suffix that matches.
+//! Finds the zone that owns a name: the one with the longest matching suffix.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use crate::dns::name::Name;
 use crate::dns::special::{self, Special};
 use crate::dns::suffix_map::SuffixMap;
 
-/// What a zone's names lead to.
+/// The owner of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneMatch {
-    /// A pipeline of the configuration, and which of its zones it was.
+    /// A pipeline of the configuration, and one of its zones.
     Pipeline {
         /// Index of the pipeline.
         pipeline: usize,
@@ -23,19 +23,19 @@ pub enum ZoneMatch {
     Special(Special),
 }
 
-/// What a suffix leads to: one owner, or a list of them, of which each is for some queries.
+/// The owner of a suffix, or a list of owners that are each for some queries.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     One(ZoneMatch),
     ByQuery(usize),
 }
 
-/// Who asks, and where.
+/// The client and the listener of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker {
-    /// The address that the query came to, if it came to one.
+    /// The address that received the query, if any.
     pub listener: Option<SocketAddr>,
-    /// The client's.
+    /// The client's address.
     pub client: IpAddr,
 }
 
@@ -43,13 +43,13 @@ pub struct Asker {
 #[derive(Default)]
 pub struct Zones {
     owners: SuffixMap<ZoneMatch>,
-    /// All of them once more where some are only for some queries: then this is asked, and not the other.
+    /// All owners again, if some are only for some queries: then this is used instead of `owners`.
     disputed: Option<Box<Disputed>>,
-    /// The octets of each of these names, by name.
+    /// The length in bytes of each of these names, by name.
     pub lengths: SuffixMap<usize>,
 }
 
-/// Suffixes whose owners may depend on who asks, and where.
+/// Suffixes whose owners may depend on the client and the listener.
 #[derive(Default)]
 struct Disputed {
     owners: SuffixMap<Owner>,
@@ -59,11 +59,11 @@ struct Disputed {
 /// The owners of a name that has different zones for different queries.
 struct ByQuery {
     of: Vec<Part>,
-    /// Where the others lead, unless it is where the name above leads.
+    /// The owner for all other queries; `None`: that of the parent name.
     others: Option<ZoneMatch>,
 }
 
-/// Queries that a zone is for: to this listener, from this network; none: to and from all.
+/// The queries that a zone is for: to this listener, from this network; `None` means any.
 struct Part {
     listener: Option<SocketAddr>,
     network: Option<Network>,
@@ -77,7 +77,7 @@ impl Part {
             && self.network.is_none_or(|network| network.contains(asker.client))
     }
 
-    /// Of several parts that a query belongs to, the one with the smallest network decides.
+    /// The part with the smallest network takes precedence.
     fn closeness(&self) -> (Option<u8>, bool) {
         (
             self.network.map(|network| network.length),
@@ -86,17 +86,17 @@ impl Part {
     }
 }
 
-/// A pipeline's zones, and for whom they are.
+/// A pipeline's zones, and the queries that they are for.
 pub struct OfPipeline<'a> {
     pub names: &'a [Name],
-    /// The listeners; none: all.
+    /// The listeners; empty: all.
     pub on: &'a [SocketAddr],
-    /// The clients' networks; none: all.
+    /// The client networks; empty: all.
     pub from: &'a [Network],
 }
 
 impl OfPipeline<'_> {
-    /// The queries that they are for, one combination after the other; none: all.
+    /// The queries that they are for, one part per combination; empty: all.
     fn parts(&self, owner: ZoneMatch) -> Vec<Part> {
         if self.on.is_empty() && self.from.is_empty() {
             return Vec::new();
@@ -113,7 +113,7 @@ impl OfPipeline<'_> {
     }
 }
 
-/// Each of a list, or all at once if it is empty.
+/// Each element of a list, or `None` for all if it is empty.
 fn some_or_all<T: Copy>(list: &[T]) -> Vec<Option<T>> {
     match list {
         [] => vec![None],
@@ -122,11 +122,11 @@ fn some_or_all<T: Copy>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Zones {
-    /// The zones of all pipelines, in their order, and the special-use names they leave alone; if `local`, also the
-    /// zones that are served locally on demand.
+    /// Maps the zones of all pipelines, in their order, and the special-use names that they leave free; with
+    /// `local`, also the zones that are served locally on demand.
     pub fn new<'a>(pipelines: impl Iterator<Item = OfPipeline<'a>>, local: bool) -> Zones {
         let mut zones = Zones::default();
-        // In the order in which they take their names.
+        // In order of precedence.
         let mut of_all: Vec<(Vec<u8>, ZoneMatch)> = Vec::new();
         let mut of_some: HashMap<Vec<u8>, Vec<Part>> = HashMap::new();
         for (pipeline, written) in pipelines.enumerate() {
@@ -139,7 +139,7 @@ impl Zones {
                 }
             }
         }
-        // After the configuration, which may claim their names.
+        // After the configuration, which takes precedence.
         let on_demand = local.then(special::local).into_iter().flatten();
         for (name, special) in special::ALWAYS.into_iter().chain(on_demand) {
             let Ok(name) = Name::parse(name) else { continue };
@@ -157,8 +157,8 @@ impl Zones {
         zones
     }
 
-    /// The owner of a lowercased wire name; `asker` is only called where owners depend on it.
-    // Every query comes here from one place; left to itself, the compiler makes a call of it.
+    /// The owner of a lower-case name in wire format; `asker` is called only if owners depend on it.
+    // Every query takes this path, which has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn find(&self, name: &[u8], asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
         match &self.disputed {
@@ -167,9 +167,9 @@ impl Zones {
         }
     }
 
-    /// The owner of a question about DS. Such records stand above the cut of the zone that they are about, where the zone above has
-    /// them (RFC 4035 section 3.1.4.1; of `home.arpa.` RFC 8375 section 4 says so, too). If that is nobody's here, the zone itself
-    /// says what it knows.
+    /// The owner of a DS question. DS records are on the parent side of a zone cut (RFC 4035 section 3.1.4.1;
+    /// RFC 8375 section 4 says the same of `home.arpa.`). If no pipeline owns the parent, the zone itself
+    /// answers what it knows.
     #[cold]
     #[inline(never)]
     pub(crate) fn find_above_cut(&self, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
@@ -202,14 +202,14 @@ impl Disputed {
                 .insert(&name, Owner::ByQuery(disputed.by_query.len()));
             disputed.by_query.push(ByQuery { of, others });
         }
-        // What is taken already stays.
+        // Names that are taken already stay.
         for (name, owner) in of_all {
             disputed.owners.insert(name, Owner::One(*owner));
         }
         disputed
     }
 
-    /// The same where owners depend on who asks, and where.
+    /// The same, where owners depend on the client and the listener.
     #[inline(never)]
     fn find(&self, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
         let owner = match self.owners.longest(name).copied()? {
@@ -227,7 +227,7 @@ impl Disputed {
     }
 }
 
-/// A name without its first label; none: it is the root.
+/// A name without its first label; `None` for the root.
 fn above(name: &[u8]) -> Option<&[u8]> {
     name.get(1 + usize::from(*name.first()?)..)
 }
@@ -288,7 +288,7 @@ mod tests {
         ] {
             assert_eq!(find(name), Some(expected), "{name}");
         }
-        // RFC 4035 section 3.1.4.1, RFC 8375 section 4: what is at the cut is asked above it.
+        // RFC 4035 section 3.1.4.1, RFC 8375 section 4: DS at a zone cut is asked above it.
         let above = |name: &str| zones.find_above_cut(Name::parse(name).unwrap().as_bytes(), &somebody());
         let root = Some(ZoneMatch::Pipeline { pipeline: 1, zone: 0 });
         assert_eq!(above("home.arpa"), root);
@@ -296,7 +296,8 @@ mod tests {
         assert_eq!(above("cluster.local"), root);
         assert_eq!(above("a.cluster.local"), find("a.cluster.local"));
         assert_eq!(above("."), root);
-        // RFC 6761 section 6.3, RFC 7686 section 2: such names are asked of nobody, nor is what delegates them.
+        // RFC 6761 section 6.3, RFC 7686 section 2: such names are never asked upstream, and neither is their
+        // delegation.
         assert_eq!(above("localhost"), find("localhost"));
         assert_eq!(
             above("a.localhost"),
@@ -390,7 +391,7 @@ mod tests {
             assert_eq!(find("x.a.example", client, listener), owner, "{client}");
         }
         assert_eq!(find("b.example", "10.0.0.1", None), 4);
-        // It is nobody's for others, but the zone above is theirs.
+        // For other clients it has no zone, but its parent has.
         assert_eq!(find("b.example", "192.0.2.1", None), 5);
     }
 }

@@ -1,4 +1,4 @@
-//! What holds of sources of all kinds.
+//! Tests for sources of all kinds.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::config;
 
-/// Three that nobody answers keep a start as long as one: each has begun before the first is given up.
+/// Three unreachable sources delay startup as long as one: each begins before the first is given up.
 #[tokio::test]
 async fn sources_are_waited_for_side_by_side() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -47,7 +47,7 @@ fn one_leads_and_all_get_its_result() {
     let counts = [(); 3].map(|()| Arc::new(Count::default()));
     let mut followers = [(); 3].map(|()| follow(flights.join(&key(b"a"))));
     assert_eq!((flights.len(), leader.followers()), (2, 3));
-    // The third is not polled before there is a result; the first polls again, with another waker.
+    // The third is not polled before there is a result; the first is polled again, with another waker.
     assert!(poll(&mut followers[0], &counts[2]).is_pending());
     for at in [0, 0, 1] {
         assert!(poll(&mut followers[at], &counts[at]).is_pending());
@@ -77,7 +77,7 @@ fn a_leader_that_gives_up_tells_its_followers() {
 
 #[test]
 fn the_question_is_free_before_followers_run() {
-    /// Joins when it is woken, as a follower does that starts over.
+    /// Joins when it is woken, like a follower that starts over.
     struct Rejoin(Arc<Flights<u32>>, AtomicU32);
     impl Wake for Rejoin {
         fn wake(self: Arc<Self>) {
@@ -118,7 +118,7 @@ fn places_of_followers_that_left_are_used_again() {
     assert_eq!(flights.len(), 0);
 }
 
-/// What is to be found in the cache is stored first, and whoever asks meanwhile follows.
+/// The answer is cached first, and callers that ask meanwhile follow.
 #[test]
 fn a_result_is_told_when_the_leader_is_dropped() {
     let flights = Flights::<u32>::new();
@@ -156,8 +156,8 @@ fn questions_that_differ_in_any_field_do_not_share_a_flight() {
     assert_eq!(flights.len(), leaders.len());
 }
 
-/// Workers with runtimes of their own ask for the same few names over and over. Whatever the timing:
-/// at most one leader per name at a time, and everyone is answered with what a leader of that name said.
+/// Workers with their own runtimes ask for the same few names over and over. Whatever the timing, there is at
+/// most one leader per name at a time, and every caller gets the result of a leader of that name.
 #[test]
 fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
     const THREADS: usize = 4;
@@ -185,7 +185,7 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
                         leader.finish(at)
                     }
                 }
-                // Some look once and go away.
+                // Some poll once and leave.
                 Join::Follow(mut follower) if (n + round).is_multiple_of(7) => {
                     std::future::poll_fn(|context| {
                         let _ = Pin::new(&mut follower).poll(context);

@@ -255,7 +255,7 @@ fn insertions_clear_away_what_has_expired_before_anything_else() {
 
 #[test]
 fn a_name_that_comes_back_soon_outlives_a_scan() {
-    // Now and then another name takes the fingerprint's place, so one store proves nothing.
+    // Now and then another name overwrites the fingerprint, so one store proves nothing.
     let outlives = || {
         let at = Fixture::new(256 << 10);
         at.insert(A, Kind::Success, 0);
