@@ -19,7 +19,7 @@ pub struct Question<'a> {
     pub qclass: u16,
     /// The second 16 bits of the client's header: RD and CD matter.
     pub flags: u16,
-    /// Whether DNSSEC records are wanted.
+    /// Whether DNSSEC records are requested.
     pub dnssec_ok: bool,
     /// The EDNS client subnet that upstreams are sent; usually none.
     pub subnet: Option<ClientSubnet>,

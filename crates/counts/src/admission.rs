@@ -31,7 +31,7 @@ use slab::Slab;
 /// The default jostle time: unbound's `jostle-timeout`.
 pub const JOSTLE: Duration = Duration::from_millis(200);
 
-/// A client or subject with at most one place in this many keeps them all until the jostle time.
+/// A client or subject with at most one in this many of all places is not displaced for its size.
 const SMALL: usize = 16;
 
 /// A limited number of places.

@@ -58,17 +58,17 @@ impl Figures {
         &self.0
     }
 
-    /// Returns the counter of this name, adding it if it is missing.
+    /// Returns the counter of this name; adds it if missing.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Counter)
     }
 
-    /// Returns the gauge of this name, adding it if it is missing.
+    /// Returns the gauge of this name; adds it if missing.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Gauge)
     }
 
-    /// Returns the histogram of this name, adding it if it is missing.
+    /// Returns the histogram of this name; adds it if missing.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
         self.metric(name, help, Kind::Histogram)
     }
@@ -105,17 +105,17 @@ impl Metric {
         self.join(labels, Sample::Whole(count), |known, more| known.max(more));
     }
 
-    /// Sets the sample to 1 if `holds` is true of everything reported with these labels, else to 0.
+    /// Reports 1 if `holds` is true in every call with these labels, else 0.
     pub fn all(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));
     }
 
-    /// Sets the sample to 1 if `holds` is true of anything reported with these labels, else to 0.
+    /// Reports 1 if `holds` is true in any call with these labels, else 0.
     pub fn any(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
     }
 
-    /// Keeps the smallest of all numbers reported with these labels.
+    /// Reports the smallest number of all calls with these labels.
     pub fn least(&mut self, labels: &[(&str, &str)], number: u64) {
         self.join(labels, Sample::Whole(number), |known, more| known.min(more));
     }

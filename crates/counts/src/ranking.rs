@@ -12,7 +12,7 @@ use std::hash::Hash;
 /// The time in seconds after which an observation counts for e times less.
 const FADING: f64 = 60.0;
 
-/// Scores are rescaled after this many fading times: they would grow without bound.
+/// After this many fading times scores are rescaled, so that they do not grow without bound.
 const RESCALE: f64 = 50.0;
 
 /// The most frequent keys.

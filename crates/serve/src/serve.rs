@@ -289,7 +289,7 @@ impl Worker {
     }
 
     /// Waits for what a query needs to continue; returns its next state.
-    // Rare cases are boxed: the futures of all waiting queries would have room for them.
+    // Rare cases are boxed, or they would enlarge the future of every waiting query.
     async fn wait_for(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query, wait: Wait) -> State {
         match wait {
             Wait::Cache => self.miss(live, &mut query.request),

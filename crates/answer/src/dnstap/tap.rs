@@ -13,7 +13,7 @@ use crate::output::Queue;
 /// How long frames are collected, so that a busy server wakes the writer thread fifty times a second.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// The dnstap logger of a server.
+/// The dnstap logger.
 pub struct Tap {
     config: config::Dnstap,
     identity: Vec<u8>,

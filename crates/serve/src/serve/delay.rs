@@ -2,7 +2,7 @@
 //!
 //! The delays of all filters for a query add up, and are waited for once: when the response is ready, among
 //! the waiting queries. So no other query is delayed, neither one in the same batch or connection nor one
-//! with the same question. A query that has to give way gets its response at that moment.
+//! with the same question. A query that has to give way gets its response immediately.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;

@@ -202,7 +202,7 @@ impl Gate {
             let reason = Reason::Queries;
             return Some(Refusal { reason, reply });
         }
-        // A TCP client's address is not forged: the answer would not reach anybody else.
+        // Over a connection, the address is not forged: the answer reaches only its client.
         if let Some(rate) = &self.responses
             && client.transport == Transport::Udp
         {

@@ -61,7 +61,7 @@ pub struct Pipeline {
     pub looks_at_responses: bool,
     /// The clients that may ask, and their limits.
     pub gate: Option<Gate>,
-    /// Whether a source answers ANY.
+    /// Whether sources are asked for ANY.
     pub wants_any: bool,
 }
 

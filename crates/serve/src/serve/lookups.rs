@@ -6,7 +6,7 @@
 //! first; if the query they are for gives way, so do they. A lookup ends on its own when its time is up, like
 //! a query for which a stale answer is good enough: others that wait for the same answer keep waiting.
 //!
-//! A lookup that would exceed a limit is `limited`, and the filter is told so at once.
+//! A lookup that would exceed a limit gets the result `limited` immediately.
 
 use std::future::poll_fn;
 use std::pin::Pin;

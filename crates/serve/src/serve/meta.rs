@@ -27,7 +27,7 @@ pub(super) fn is_unlike_others(qtype: u16) -> bool {
 }
 
 impl Worker {
-    /// Returns the owner of a question of such a type, or answers it at once.
+    /// Returns the owner of a question of such a type, or the reply to it.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_unlike_others(

@@ -1,8 +1,8 @@
 //! The most frequent names and clients, and recent failures: for people to look at, so a sample is enough.
 //!
 //! Each worker samples all of its queries if there are few, otherwise about [`BUDGET`] per [`WINDOW`], but at
-//! least one of [`RAREST`]. Failed and slow queries are recorded individually, again at a limited rate. A
-//! query never waits for a reader: what cannot be recorded at once is skipped.
+//! least one in [`RAREST`]. Failed and slow queries are recorded individually, again at a limited rate. A
+//! query never waits for a reader: what cannot be recorded immediately is skipped.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

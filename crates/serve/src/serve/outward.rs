@@ -36,7 +36,7 @@ impl Outward<'_> {
         for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
             let State::Outward(response) = state else { continue };
             let pipeline = &live.generation.pipelines[request.pipeline];
-            // If no filter looks and nobody traces, all changes are made in one step.
+            // Without a filter call and a trace, all changes are made in one step.
             if !pipeline.looks_at_responses && request.trace.is_none() {
                 if !request.changes.is_empty() {
                     undo(worker, live, request, response, request.floor);

@@ -1,9 +1,9 @@
 //! Rate limits: events per second for each of many clients, in constant memory.
 //!
 //! All workers share the table, since the kernel spreads one client's queries over them. A slot is one word:
-//! which client it is for, and when that client's events would end at an even pace (the generic cell rate
-//! algorithm, a leaky bucket that needs no draining). A flood from many addresses takes the slots of those
-//! that have used least of their share.
+//! the client, and when its next event is due at an even pace (the generic cell rate algorithm, a leaky
+//! bucket that needs no draining). A flood from many addresses takes the slots of those that have used least
+//! of their share.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -60,8 +60,7 @@ impl RateTable {
         let pace = (1_000_000 * TICKS / u64::from(rate.per_second)).max(1);
         let most = pace * u64::from(rate.burst);
         let now = now.wrapping_mul(TICKS);
-        // How far ahead of an even pace; a slot ahead by more than a burst was written one round of the clock
-        // ago.
+        // How far ahead of an even pace; more than a burst ahead means written before the clock wrapped.
         let ahead = |slot: u64| {
             let ahead = slot.wrapping_sub(now) << (64 - TIME) >> (64 - TIME);
             if ahead <= most { ahead } else { 0 }

@@ -73,7 +73,7 @@ pub enum ChangeKind {
         /// Whether records owned by the name below are renamed to the name above.
         revert: bool,
     },
-    /// The filter skips the response.
+    /// The filter's response phase is skipped.
     SkipResponse,
     /// Below this stage, this source (an index into the generation's) replaces the zone's, and upstreams are
     /// sent this client subnet.
@@ -189,7 +189,7 @@ impl Request {
     }
 
     /// Adds an event to the trace, if there is one.
-    // Costs a test of a pointer, which is null unless somebody traces.
+    // Costs a test of a pointer, which is null without a trace sink.
     #[inline(always)]
     pub fn trace(&self, event: impl FnOnce() -> TraceEvent) {
         if let Some(trace) = &self.trace {
@@ -198,7 +198,7 @@ impl Request {
     }
 
     /// Hands the flight's leader to the nearest cache above: followers continue once that has stored the
-    /// answer. Without a cache they continue at once.
+    /// answer. Without a cache they continue immediately.
     pub(crate) fn lead(&mut self, leader: Leader<Resolution>) {
         if let Some(fetch) = self.fetch() {
             fetch.led = Some(leader);
@@ -216,7 +216,7 @@ impl Request {
             })
     }
 
-    /// Creates an internal query for `name`, with the flags and options of the client that waits for it.
+    /// Creates an internal query for `name`, with the flags and EDNS of the client that waits for it.
     pub fn internal(&self, name: &[u8], qtype: u16, qclass: u16) -> Request {
         let mut question = name.to_vec();
         question.extend(qtype.to_be_bytes());

@@ -29,7 +29,7 @@ pub struct Response {
     pub ttl: Ttl,
     /// Where it came from.
     pub origin: Origin,
-    /// Whether AA is set: only on an answer that comes directly from an authority, not from the cache.
+    /// Whether AA is set: only on an answer that comes from its source, not from the cache.
     pub authoritative: bool,
     /// The extended error (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
@@ -42,11 +42,11 @@ pub struct Response {
 /// Where a response's bytes are.
 #[derive(Clone)]
 pub enum Content {
-    /// Only header and question.
+    /// There are only header and question.
     Empty,
     /// In the cache.
     Entry(Entry),
-    /// A message of its own.
+    /// In this message.
     Answer(Arc<Answer>),
     /// An upstream's unchanged message: the answer to a signed query.
     Verbatim(Arc<[u8]>),
@@ -260,7 +260,7 @@ impl Response {
         }
         let mut clear = edit.header_clear & (flag::TC | flag::AD);
         if edit.changes_data() {
-            // The authentic data was different, unless the filter sets AD for its own.
+            // AD was about other data, unless the filter sets it for its own.
             clear |= flag::AD & !set;
         }
         let flags = u16_at(&message, 2) & !clear | set;
@@ -372,7 +372,7 @@ impl Response {
         out
     }
 
-    /// The same with a filter's extended error, in a message of its own.
+    /// The same with a filter's extended error, in a separate message.
     fn explained(mut self, question: &[u8], error: &Ede) -> Response {
         let message = self.message(question);
         self.replace(Some(message));
@@ -447,7 +447,7 @@ impl Response {
         }
     }
 
-    /// The answer to cache, with all edits applied; `None` if it has none of its own or must stay unchanged.
+    /// The answer to cache, with all edits applied; `None` if there is none or it must stay unchanged.
     pub(crate) fn to_answer(&self) -> Option<Cow<'_, Answer>> {
         let Content::Answer(answer) = &self.content else {
             return None;

@@ -4,10 +4,9 @@
 //! so that a filter's decision about one client never reaches another. Only the source's answer is shared. A
 //! leader waits for the source only and never for another query, so that there is no circular wait.
 //!
-//! Two things are limited, and when either is full, those who take most give way
-//! ([`admission`](crate::admission)): concurrent queries to a source (`concurrent`), and waiting client
-//! queries (`waiting-queries`). A query that gave way is not a failed resolution (RFC 9520 section 2), so it
-//! is not cached.
+//! Two things are limited, and when full, their largest users give way ([`admission`](crate::admission)):
+//! concurrent queries to a source (`concurrent`), and waiting client queries (`waiting-queries`). A query
+//! that gave way is not a failed resolution (RFC 9520 section 2), so it is not cached.
 
 use std::future::poll_fn;
 use std::hash::BuildHasher;
@@ -48,7 +47,7 @@ impl Worker {
         };
         let index = live.source_of(request, index);
         if request.asked.signed.is_some() {
-            // Boxed: it is rare, and the futures of all waiting queries would have room for it.
+            // Boxed: it is rare, and would enlarge the future of every waiting query.
             return Box::pin(self.resolve_alone(live, request, waiting, index)).await;
         }
         let (_, subnet) = request.route();

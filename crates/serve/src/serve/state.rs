@@ -28,7 +28,7 @@ pub(super) enum State {
 pub(super) enum Wait {
     /// The cache at its stage has nothing fresh.
     Cache,
-    /// The source at its stage cannot answer at once.
+    /// The source at its stage cannot answer from memory.
     Source,
     /// The answer of an alias's target.
     Alias(Lead),

@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Returns a box for a query, with an empty request.
-    // Boxed: a task has room for what it moves in each place where it was.
+    // Boxed: a future reserves space for a moved value in every place that held it.
     fn room_for(&self, request: &Request) -> Box<Query> {
         let spare = self.queue.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| {

@@ -39,7 +39,7 @@ pub struct TraceEvent {
     pub direction: Direction,
     /// What the stage saw.
     pub saw: String,
-    /// What it did about it, in lines.
+    /// What it did about it, one line each.
     pub did: Vec<String>,
     /// How long that took, if measured; for a filter, the call for the whole batch.
     pub took: Option<Duration>,

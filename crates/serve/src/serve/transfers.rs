@@ -1,4 +1,4 @@
-//! Requests for all of a zone (RFC 5936): between its servers, so that no filter is asked, and no cache.
+//! Zone transfers (RFC 5936): between a zone's servers, so filters and the cache take no part.
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::{CLASS_IN, Transport, flag, rcode, u16_at};
@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::zones::ZoneMatch;
 
 impl Worker {
-    /// Answers a request for a transfer. Those whom the zone's `clients` turns away are turned away here, too.
+    /// Answers a transfer request. Clients that the zone's `clients` rejects are rejected here, too.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_transfer(
@@ -68,7 +68,7 @@ impl Worker {
     }
 }
 
-/// What the sources of the zone say.
+/// Asks the sources of the zone.
 fn transfer_of(live: &Live, request: &Request, message: &[u8], owner: Option<ZoneMatch>) -> TransferReply {
     let asked = AskedTransfer {
         name: request.name.as_bytes(),
@@ -76,7 +76,7 @@ fn transfer_of(live: &Live, request: &Request, message: &[u8], owner: Option<Zon
         question: &request.question,
         message,
         client: request.asked.client.address.ip(),
-        // HTTPS and QUIC would need streams of their own (RFC 9250 section 4.2); nobody transfers zones over them.
+        // HTTPS and QUIC would need separate streams (RFC 9250 section 4.2), and are not used for transfers.
         stream: matches!(request.asked.client.transport, Transport::Tcp | Transport::Tls),
     };
     let refused = TransferReply::Refused(rcode::REFUSED, ExtendedError::Other);

@@ -285,7 +285,7 @@ impl WorkerSource {
     }
 
     /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future cancels without leftovers.
-    /// A limit that is reached is reported by a future that is ready at once.
+    /// If a limit is reached, the future is ready immediately.
     pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         match &self.kind {
             WorkerKind::Forward(forward) => Either::Left(forward.ask(question)),
