@@ -73,7 +73,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A pod that has not ended. It may be in deletion.
+/// A pod that has not ended. Its deletion may have begun.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodObject {
     /// Its namespace's name.

@@ -37,7 +37,7 @@ impl Live {
     }
 }
 
-/// The sum of two delays, up to [`LONGEST`].
+/// The sum of two delays, up to `LONGEST`.
 fn sum(before: u16, delay: u16) -> u16 {
     before.saturating_add(delay).min(LONGEST)
 }

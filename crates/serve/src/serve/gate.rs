@@ -19,7 +19,7 @@ use super::steps::Steps;
 #[derive(Debug)]
 pub struct Gate {
     steps: Steps,
-    /// Whether clients outside all of these networks may ask.
+    /// Whether clients outside all networks in `steps` may ask.
     others: bool,
     /// Whether those of them in one of the node's own networks may ask.
     node: bool,

@@ -55,7 +55,7 @@ impl Inward<'_> {
                     Some(_) if request.qclass != CLASS_IN => {
                         *state = State::error(rcode::REFUSED, ExtendedError::NotAuthoritative);
                     }
-                    // RFC 8482: all records of a name are of use only to send them to a victim.
+                    // RFC 8482: only an attack needs all records of a name, to send them to a victim.
                     Some(_) if request.qtype == rtype::ANY && !pipeline.wants_any => {
                         *state = State::Outward(Response::local(special::any(&request.question)));
                     }

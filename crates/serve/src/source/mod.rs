@@ -284,8 +284,8 @@ impl WorkerSource {
         &self.shared
     }
 
-    /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future cancels without leftovers.
-    /// If a limit is reached, the future is ready immediately.
+    /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future cancels the query and
+    /// leaves nothing behind. If a limit is reached, the future is ready immediately.
     pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         match &self.kind {
             WorkerKind::Forward(forward) => Either::Left(forward.ask(question)),
