@@ -1,4 +1,4 @@
-//! Answers that a filter makes up.
+//! Answers that a filter makes itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::seconds;
 use crate::{Class, ExtendedError, Name, NameBuf, Query, Rcode, Type};
 
-/// A whole answer. The host puts question, ID, flags and EDNS right.
+/// A complete answer. The host fills in question, ID, flags and EDNS.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::{Class, ExtendedError, Name, NameBuf, Query, Rcode, Type};
 pub struct Answer(raw::Answer);
 
 impl Answer {
-    /// An answer without records and with this code.
+    /// An answer with this rcode, without records.
     pub fn new(rcode: Rcode) -> Answer {
         Answer(raw::Answer {
             rcode: rcode.0,
@@ -36,24 +36,24 @@ impl Answer {
         })
     }
 
-    /// An answer to put records in.
+    /// An empty answer with NOERROR, to add records to.
     pub fn noerror() -> Answer {
         Answer::new(Rcode::NOERROR)
     }
 
-    /// The name does not exist. The SOA says how long clients may remember that (RFC 2308
-    /// section 2.1).
+    /// An answer that says that the name does not exist. The SOA bounds how long clients may cache it (RFC
+    /// 2308 section 2.1).
     pub fn nxdomain(soa: &Soa) -> Answer {
         Answer::new(Rcode::NXDOMAIN).denied_by(soa)
     }
 
-    /// The name exists, the type does not (RFC 2308 section 2.2).
+    /// An answer that says that the name exists, but not with this type (RFC 2308 section 2.2).
     pub fn nodata(soa: &Soa) -> Answer {
         Answer::noerror().denied_by(soa)
     }
 
-    /// What a query gets of a host that has these addresses and nothing else: those of the type asked for, or an
-    /// answer which says that there are none, for as long.
+    /// The answer for a host that has these addresses and no other records: those of the type asked for, or a
+    /// NODATA answer with the same TTL.
     pub fn of_host(query: &Query<'_>, addresses: &[IpAddr], ttl: Duration) -> Answer {
         let name = query.name();
         let mut answer = Answer::noerror();
@@ -79,7 +79,7 @@ impl Answer {
         self
     }
 
-    /// Says why it is as it is.
+    /// Adds an extended DNS error.
     pub fn error(mut self, error: ExtendedError) -> Answer {
         self.0.error = Some(error.into_raw());
         self
@@ -125,13 +125,13 @@ pub enum Rdata {
     Cname(NameBuf),
     /// A name server.
     Ns(NameBuf),
-    /// The name of an address.
+    /// The name that belongs to an address.
     Ptr(NameBuf),
-    /// A text. What is longer than 255 octets becomes several strings.
+    /// A text. It is split into strings of up to 255 bytes.
     Txt(String),
     /// A mail server, with its preference: the lowest is tried first.
     Mx(u16, NameBuf),
-    /// Where a service runs (RFC 2782).
+    /// The location of a service (RFC 2782).
     Srv {
         /// The lowest is tried first.
         priority: u16,
@@ -142,9 +142,9 @@ pub enum Rdata {
         /// The host.
         target: NameBuf,
     },
-    /// The start of a zone.
+    /// The start of authority of a zone.
     Soa(Soa),
-    /// Data in wire format, names uncompressed.
+    /// Data in wire format, with uncompressed names.
     Other(Type, Vec<u8>),
 }
 
@@ -200,7 +200,7 @@ impl Rdata {
     }
 }
 
-/// Strings of up to 255 octets behind their lengths, at least one (RFC 1035 section 3.3.14).
+/// Encodes a text as length-prefixed strings of up to 255 bytes, at least one (RFC 1035 section 3.3.14).
 fn character_strings(text: &[u8]) -> Vec<u8> {
     if text.is_empty() {
         return vec![0];
@@ -213,25 +213,25 @@ fn character_strings(text: &[u8]) -> Vec<u8> {
     rdata
 }
 
-/// The start of a zone (RFC 1035 section 3.3.13), as a negative answer needs it.
+/// The start of authority of a zone (RFC 1035 section 3.3.13), as negative answers need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Soa {
     /// The zone it belongs to.
     pub zone: NameBuf,
-    /// How long the record, and with it a negative answer, holds.
+    /// The TTL of the record, and thus of a negative answer.
     pub ttl: Duration,
     /// The primary name server.
     pub primary: NameBuf,
-    /// The mailbox of who is responsible, its `@` written as a dot.
+    /// The mailbox of the person responsible, with a dot for `@`.
     pub mailbox: NameBuf,
-    /// Version of the zone.
+    /// The version of the zone.
     pub serial: u32,
 }
 
 impl Soa {
-    /// A plain one: the zone is its own name server and `hostmaster` answers for it.
+    /// A simple SOA: the zone is its own name server, and `hostmaster` its mailbox.
     pub fn new(zone: NameBuf, ttl: Duration) -> Soa {
-        // Too long a zone has no room for a mailbox; RFC 1035 lets the root stand for none.
+        // If the zone's name leaves no room for a mailbox below it, the root stands for none (RFC 1035).
         let mailbox = zone
             .as_name()
             .child("hostmaster")
@@ -247,8 +247,8 @@ impl Soa {
 
     fn to_wire(&self) -> Vec<u8> {
         let mut rdata = [self.primary.as_name().as_wire(), self.mailbox.as_name().as_wire()].concat();
-        // Refresh, retry and expire speak to secondaries, which these zones do not have. The last,
-        // the minimum, bounds the negative TTL (RFC 2308 section 4).
+        // Refresh, retry and expire are for secondaries, which these zones do not have. The last, the
+        // minimum, bounds the negative TTL (RFC 2308 section 4).
         for number in [self.serial, 7200, 1800, 86400, seconds(self.ttl)] {
             rdata.extend_from_slice(&number.to_be_bytes());
         }

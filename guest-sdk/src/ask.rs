@@ -1,20 +1,20 @@
-//! Asking the host before deciding.
+//! Lookups that a filter makes before it decides.
 
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Name, Rcode, Source, Type};
 
-/// What became of a lookup.
+/// The outcome of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupStatus {
-    /// There is a response that says something: records, or that there are none.
+    /// Answered with records, or with a denial.
     Answered,
-    /// Nothing could be found out: SERVFAIL, a filter dropped it, or there is no such zone.
+    /// Failed: SERVFAIL, dropped by a filter, or no such zone.
     Failed,
-    /// It took too long.
+    /// Not answered in time.
     TimedOut,
-    /// It was not made, or given up, since a limit of the proxy's was reached.
+    /// Not made, or abandoned, because a limit of the proxy was reached.
     Limited,
 }
 
@@ -30,13 +30,12 @@ impl LookupStatus {
     }
 }
 
-/// What a filter wants to know before it decides: names and types that the host looks up, all at once.
-/// The filter goes on in [`Filter::answers`](crate::Filter::answers) or
+/// Lookups that the host makes before the filter decides, all at the same time. Their answers go to
+/// [`Filter::answers`](crate::Filter::answers) or
 /// [`Filter::response_answers`](crate::Filter::response_answers); the client sees nothing of it.
 ///
-/// Up to 16 lookups at a time, up to four times about one query. What is looked up may come by this
-/// filter again, as [`Transport::Internal`](crate::Transport::Internal), unless it is asked
-/// [`below`](Ask::below).
+/// At most 16 lookups at a time, and four times per query. Lookups may pass through this filter again, with
+/// [`Transport::Internal`](crate::Transport::Internal), unless they are made [`below`](Ask::below) it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,7 +50,7 @@ impl LookupStatus {
 pub struct Ask(raw::Ask);
 
 impl Ask {
-    /// No lookup yet; two seconds for all of them.
+    /// No lookup yet; a timeout of two seconds for all of them.
     pub fn new() -> Ask {
         Ask(raw::Ask {
             lookups: Vec::new(),
@@ -70,13 +69,13 @@ impl Ask {
         self
     }
 
-    /// The last lookup goes on below this filter in the zone of the query, whatever its name: through the
+    /// Starts the last lookup below this filter, in the zone of the query, whatever its name: it uses the
     /// same cache and the same upstreams.
     pub fn below(self) -> Ask {
         self.path(raw::Path::Below)
     }
 
-    /// The last lookup goes through this zone of the configuration, whatever its name.
+    /// Makes the last lookup in this zone of the configuration, whatever its name.
     pub fn zone(self, zone: Name<'_>) -> Ask {
         self.path(raw::Path::Zone(zone.to_string()))
     }
@@ -88,14 +87,14 @@ impl Ask {
         self
     }
 
-    /// How long all lookups together may take, to the millisecond; at most ten seconds.
+    /// The timeout for all lookups together: at most ten seconds, with a resolution of 1 ms.
     pub fn time(mut self, time: Duration) -> Ask {
         self.0.time = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
         self
     }
 
-    /// What to hand back with the answers: at most 4096 octets. Whatever else the filter knows of the query
-    /// may be gone by then, since another instance of it may go on.
+    /// State to return with the answers: at most 4096 bytes. Keep nothing about the query in the filter
+    /// itself, since another instance may receive the answers.
     pub fn state(mut self, state: impl Into<Vec<u8>>) -> Ask {
         self.0.state = state.into();
         self
@@ -121,7 +120,7 @@ pub struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    /// Of all `answers`, `count` from `first` on. `state` is where it starts, and its length.
+    /// Takes `count` of the `answers`, beginning with `first`. `state` is an offset and a length in `bytes`.
     pub(crate) fn new(
         answers: &'a [raw::LookupAnswer],
         (first, count): (u32, u32),
@@ -140,12 +139,12 @@ impl<'a> Answers<'a> {
         Some(Answers { raw, state, bytes })
     }
 
-    /// What the filter had handed back.
+    /// The state that the filter passed to [`Ask::state`].
     pub fn state(&self) -> &'a [u8] {
         self.state
     }
 
-    /// How many lookups there were.
+    /// The number of lookups.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
@@ -160,7 +159,7 @@ impl<'a> Answers<'a> {
         self.iter().nth(index)
     }
 
-    /// All of them.
+    /// All answers.
     pub fn iter(&self) -> impl Iterator<Item = Found<'a>> + use<'a> {
         let bytes = self.bytes;
         self.raw.iter().map(move |raw| Found {
@@ -175,7 +174,7 @@ fn cut(bytes: &[u8], start: u32, length: u32) -> Option<&[u8]> {
     bytes.get(start..start.checked_add(length as usize)?)
 }
 
-/// What a lookup came to.
+/// The result of a lookup.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
     raw: &'a raw::LookupAnswer,
@@ -183,7 +182,7 @@ pub struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// What became of it.
+    /// The outcome of the lookup.
     pub fn status(&self) -> LookupStatus {
         match self.raw.status {
             0 => LookupStatus::Answered,
@@ -193,12 +192,12 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether there is a response that says something: records, or that there are none.
+    /// Whether there is a usable response: with records, or with a denial.
     pub fn answered(&self) -> bool {
         self.status() == LookupStatus::Answered
     }
 
-    /// The response code; SERVFAIL where there is no response.
+    /// The rcode; SERVFAIL if there is no response.
     pub fn rcode(&self) -> Rcode {
         Rcode(self.raw.rcode)
     }
@@ -208,12 +207,12 @@ impl<'a> Found<'a> {
         Source::from_number(self.raw.source)
     }
 
-    /// Records in the answer section.
+    /// The number of records in the answer section.
     pub fn answer_count(&self) -> u16 {
         self.raw.answer_count
     }
 
-    /// The lowest TTL of its records in seconds; 0 if it has none.
+    /// The lowest TTL of the response's records in seconds; 0 if it has none.
     pub fn ttl(&self) -> u32 {
         self.raw.ttl
     }

@@ -1,11 +1,11 @@
-//! The numbers of RFC 6895's registries that filters speak of: types, classes, response codes.
+//! Numbers from the registries of RFC 6895 that filters use: types, classes, rcodes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Word;
 
-/// Why a text is no type, class or response code.
+/// A text that is not a type, class or rcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownCode;
 
@@ -37,7 +37,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The same, for a [`Line`](crate::Line).
+            /// The registered name as a [`Word`] for a [`Line`](crate::Line).
             #[inline]
             pub fn word(self) -> Option<Word> {
                 match self.0 {
@@ -65,8 +65,7 @@ macro_rules! codes {
         impl FromStr for $code {
             type Err = UnknownCode;
 
-            /// Takes the registered name or, where there is one, the generic form (RFC 3597
-            /// section 5), in any letter case.
+            /// Accepts the registered name or the generic form (RFC 3597 section 5), in any letter case.
             fn from_str(text: &str) -> Result<$code, UnknownCode> {
                 $(
                     if text.eq_ignore_ascii_case(stringify!($name)) {
@@ -75,7 +74,7 @@ macro_rules! codes {
                 )*
                 match text.split_at_checked($generic.len()) {
                     Some((start, number)) if start.eq_ignore_ascii_case($generic) => {
-                        // `u16::from_str` would take a sign.
+                        // `u16::from_str` would accept a sign.
                         if !number.bytes().all(|digit| digit.is_ascii_digit()) {
                             return Err(UnknownCode);
                         }
@@ -89,8 +88,8 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A type of resource record, or of query. Those without a name of their own are written
-    /// `TYPE65280` (RFC 3597 section 5).
+    /// A type of resource record, or of query. Types without a registered name are written `TYPE65280` (RFC
+    /// 3597 section 5).
     Type "TYPE" {
         A = 1, NS = 2, MD = 3, MF = 4, CNAME = 5, SOA = 6, MB = 7, MG = 8, MR = 9, NULL = 10,
         PTR = 12, HINFO = 13, MINFO = 14, MX = 15, TXT = 16, RP = 17, AFSDB = 18, X25 = 19, ISDN = 20,
@@ -105,7 +104,7 @@ codes! {
 }
 
 codes! {
-    /// A class of records. Nearly always `IN`.
+    /// A class of records; nearly always `IN`.
     Class "CLASS" {
         IN = 1, CH = 3, HS = 4, NONE = 254, ANY = 255,
     }

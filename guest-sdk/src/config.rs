@@ -1,19 +1,19 @@
-//! The configuration as a filter reads it: a tree of nodes that remembers what was asked of it.
+//! The configuration as a filter reads it: a tree of nodes that tracks which parts have been read.
 //!
-//! Reading collects mistakes instead of stopping at the first, and every node, argument and property
-//! that the filter did not ask for is a mistake, too. So a filter can neither forget to complain
-//! about a typing error nor complain about only one.
+//! Reading collects mistakes instead of stopping at the first one, and every node, argument and property that
+//! the filter does not read is reported as a mistake, too. So a filter can neither overlook a typing error
+//! nor report only one.
 
 use std::cell::{RefCell, RefMut};
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Data, FromValue, NameBuf, Table, Value};
 
-/// Everything a filter gets to configure itself.
+/// What a filter configures itself from.
 #[derive(Clone, Copy)]
 pub struct Setup<'a>(&'a Tree);
 
-/// A node of the configuration, or the block that holds the others.
+/// A node of the configuration, or the `config` block itself.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -30,11 +30,11 @@ pub struct Setup<'a>(&'a Tree);
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     tree: &'a Tree,
-    /// None: the block itself.
+    /// `None` for the block itself.
     index: Option<u32>,
 }
 
-/// Proof that a mistake in the configuration has been recorded.
+/// Proof that a mistake in the configuration was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Invalid(());
@@ -43,17 +43,17 @@ pub(crate) struct Tree {
     name: String,
     zones: Vec<NameBuf>,
     nodes: Vec<raw::Node>,
-    /// Which nodes stand in the block, then in each node.
+    /// The child nodes of the block, then of each node.
     children: Vec<Vec<u32>>,
     read: RefCell<Read>,
-    /// What the filter has asked for.
+    /// The tables that the filter has requested.
     tables: RefCell<Vec<raw::TableShape>>,
 }
 
-/// What has been read so far.
+/// What has been read so far, and the mistakes in it.
 struct Read {
     mistakes: Vec<raw::ConfigError>,
-    /// What was asked for: of the block, then of each node.
+    /// What was read of the block, then of each node.
     asked: Vec<Asked>,
 }
 
@@ -61,9 +61,9 @@ struct Read {
 struct Asked {
     children: Vec<&'static str>,
     properties: Vec<&'static str>,
-    /// Arguments from here on were not asked for.
+    /// The number of arguments that were read.
     arguments: usize,
-    /// The node has a mistake, so nobody knows what else would have been asked.
+    /// The node has a mistake, so it is unknown what else would have been read.
     invalid: bool,
 }
 
@@ -71,7 +71,7 @@ impl Tree {
     pub(crate) fn new(setup: raw::Setup) -> Tree {
         let mut children = vec![Vec::new(); setup.config.len() + 1];
         for (index, node) in (0u32..).zip(&setup.config) {
-            // A parent precedes its children. What claims another is taken for a node of the block,
+            // A parent precedes its children. A node with an invalid parent counts as a child of the block,
             // where it is unknown or harmless.
             let parent = node.parent.filter(|&parent| parent < index);
             children[slot(parent)].push(index);
@@ -114,12 +114,12 @@ impl Tree {
         }
     }
 
-    /// Adds a mistake for whatever was not asked for.
+    /// Reports everything that was not read as a mistake.
     pub(crate) fn check_all_read(&self) {
         self.block().check_children();
     }
 
-    /// What is wrong, and the tables that were asked for.
+    /// The mistakes, and the requested tables.
     pub(crate) fn into_parts(self) -> (Vec<raw::ConfigError>, Vec<raw::TableShape>) {
         (self.read.into_inner().mistakes, self.tables.into_inner())
     }
@@ -131,7 +131,7 @@ impl<'a> Setup<'a> {
         &self.0.name
     }
 
-    /// The zones that use the filter. [`Query::zone`](crate::Query::zone) is an index into them.
+    /// The zones that use the filter. [`Query::zone`](crate::Query::zone) is an index into this slice.
     pub fn zones(self) -> &'a [NameBuf] {
         &self.0.zones
     }
@@ -141,20 +141,22 @@ impl<'a> Setup<'a> {
         self.0.block()
     }
 
-    /// What the filter's [refresh](crate::Filter::refresh) publishes under this name, which all its instances see. As long as
-    /// nothing is, it is empty.
+    /// The data that the filter's [refresh](crate::Filter::refresh) publishes under this name, shared by all
+    /// its instances. It is empty until something is published.
     pub fn published(self, name: &str) -> Data {
         Data::published(name)
     }
 
-    /// A table of the filter's own with at most so many octets, which all its instances share and which outlasts a reload.
-    /// An entry counts as the octets of its key and value and [`Table::OVERHEAD`]. All tables of a filter together have at
-    /// most 8 MiB, unless the operator writes another number into `limits tables=`. Each one has a name of its own.
+    /// Declares a table of at most this many bytes, which all instances of the filter share and which
+    /// survives reloads. Its name must be unique within the filter. An entry counts as the size of its key
+    /// and value plus [`Table::OVERHEAD`]. All tables of a filter together have at most 8 MiB, unless `limits
+    /// tables=` sets another bound.
     pub fn table(self, name: &str, octets: usize) -> Table {
         self.add_table(name, octets, false)
     }
 
-    /// The same, and the metrics show its numbers: `dnsweir_filter_table_value{filter, table, key}`.
+    /// Like [`table`](Setup::table), and exports its numbers as the metric
+    /// `dnsweir_filter_table_value{filter, table, key}`.
     pub fn shown_table(self, name: &str, octets: usize) -> Table {
         self.add_table(name, octets, true)
     }
@@ -181,13 +183,13 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Notes that the arguments up to this one are known.
+    /// Marks the arguments up to this one as read.
     fn ask_for(self, index: usize) {
         let mut asked = self.asked();
         asked.arguments = asked.arguments.max(index + 1);
     }
 
-    /// The node's name; the block's is empty.
+    /// The node's name; empty for the block.
     pub fn name(self) -> &'a str {
         self.raw().map_or("", |node| &node.name)
     }
@@ -199,7 +201,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Every node in this one, whatever its name.
+    /// All child nodes, whatever their names.
     fn all_children(self) -> impl Iterator<Item = Node<'a>> {
         let tree = self.tree;
         tree.children[slot(self.index)].iter().map(|&index| Node {
@@ -208,7 +210,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The nodes in this one that have one of these names, in the order they are written.
+    /// The child nodes with one of these names, in the order of the configuration.
     pub fn nodes(self, names: &[&'static str]) -> Vec<Node<'a>> {
         self.asked().children.extend_from_slice(names);
         self.all_children()
@@ -216,10 +218,10 @@ impl<'a> Node<'a> {
             .collect()
     }
 
-    /// The node in this one that has this name, if it is written.
+    /// The child node with this name, if there is one.
     ///
     /// # Errors
-    /// If it is written twice.
+    /// If there are two.
     pub fn node(self, name: &'static str) -> Result<Option<Node<'a>>, Invalid> {
         let nodes = self.nodes(&[name]);
         match nodes[..] {
@@ -232,10 +234,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The argument of the node in this one that has this name.
+    /// The argument of the child node with this name.
     ///
     /// # Errors
-    /// If the node is not written, or is something else than a `T`.
+    /// If there is no such node, or its argument is not a `T`.
     pub fn setting<T: FromValue>(self, name: &'static str) -> Result<T, Invalid> {
         match self.node(name)? {
             Some(node) => node.argument(0),
@@ -246,8 +248,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The argument of the node in this one that has this name; the default if it is not written. If
-    /// it is wrong that is recorded, and the default returned so that reading can go on.
+    /// The argument of the child node with this name, or the default if there is no such node. If the
+    /// argument is wrong, the mistake is recorded and the default returned, so that reading can go on.
     pub fn setting_or<T: FromValue>(self, name: &'static str, default: T) -> T {
         match self.node(name) {
             Ok(Some(node)) => node.argument(0).unwrap_or(default),
@@ -255,7 +257,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How many arguments there are.
+    /// The number of arguments.
     pub fn argument_count(self) -> usize {
         self.raw().map_or(0, |node| node.arguments.len())
     }
@@ -263,7 +265,7 @@ impl<'a> Node<'a> {
     /// The argument with this index.
     ///
     /// # Errors
-    /// If there is none, or it is something else than a `T`.
+    /// If there is none, or it is not a `T`.
     pub fn argument<T: FromValue>(self, index: usize) -> Result<T, Invalid> {
         match self.optional_argument(index)? {
             Some(value) => Ok(value),
@@ -275,10 +277,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The argument with this index, if it is written.
+    /// The argument with this index, if there is one.
     ///
     /// # Errors
-    /// If it is something else than a `T`.
+    /// If it is not a `T`.
     pub fn optional_argument<T: FromValue>(self, index: usize) -> Result<Option<T>, Invalid> {
         self.ask_for(index);
         let Some(value) = self.raw().and_then(|node| node.arguments.get(index)) else {
@@ -294,18 +296,18 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The argument with this index, a text, as it stands in the configuration: for one that is a whole file,
+    /// The text argument with this index, borrowed from the configuration: for a text that is a whole file,
     /// `(file)"PATH"`.
     ///
     /// # Errors
-    /// If there is none, or it is no text.
+    /// If there is none, or it is not text.
     pub fn text(self, index: usize) -> Result<&'a str, Invalid> {
         match self.raw().and_then(|node| node.arguments.get(index)) {
             Some(raw::Value::Text(text)) => {
                 self.ask_for(index);
                 Ok(text)
             }
-            // There is none, or it is the same mistake that a copy would be.
+            // There is none, or it is the mistake that reading a `String` reports.
             _ => self.argument::<String>(index).map(|_| ""),
         }
     }
@@ -313,7 +315,7 @@ impl<'a> Node<'a> {
     /// All arguments from this index on, at least one.
     ///
     /// # Errors
-    /// If there is none, or one is something else than a `T`.
+    /// If there is none, or one is not a `T`.
     pub fn arguments<T: FromValue>(self, from: usize) -> Result<Vec<T>, Invalid> {
         let first = self.argument(from);
         let others = self.optional_arguments(from + 1);
@@ -322,10 +324,10 @@ impl<'a> Node<'a> {
         Ok(values)
     }
 
-    /// All arguments from this index on, if there are any.
+    /// All arguments from this index on, if any.
     ///
     /// # Errors
-    /// If one is something else than a `T`.
+    /// If one is not a `T`.
     pub fn optional_arguments<T: FromValue>(self, from: usize) -> Result<Vec<T>, Invalid> {
         let values: Vec<_> = (from..self.argument_count())
             .map(|index| self.argument(index))
@@ -333,14 +335,14 @@ impl<'a> Node<'a> {
         values.into_iter().collect()
     }
 
-    /// The property with this name, if it is written.
+    /// The property with this name, if there is one.
     ///
     /// # Errors
-    /// If it is something else than a `T`.
+    /// If it is not a `T`.
     pub fn property<T: FromValue>(self, name: &'static str) -> Result<Option<T>, Invalid> {
         self.asked().properties.push(name);
         let Some(node) = self.raw() else { return Ok(None) };
-        // Of a property written twice the last one counts, as KDL has it.
+        // As in KDL, the last of several properties with the same name counts.
         let Some((_, value)) = node.properties.iter().rfind(|(property, _)| property == name) else {
             return Ok(None);
         };
@@ -355,7 +357,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Begins a mistake of this node; it is not recorded before [`Mistake::report`].
+    /// Starts a mistake about this node; [`Mistake::report`] records it.
     pub fn mistake(self, message: impl Into<String>) -> Mistake<'a> {
         let message = message.into();
         let error = raw::ConfigError {
@@ -416,7 +418,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Where a node's entry stands in the lists that begin with the block's.
+/// A node's index into the lists that start with the block's entry.
 fn slot(index: Option<u32>) -> usize {
     index.map_or(0, |index| index as usize + 1)
 }
@@ -430,7 +432,7 @@ fn ordinal(index: usize) -> String {
     }
 }
 
-/// In the order the filter asked. Not sorted: a sort is a tenth of a small module.
+/// The names in the order the filter read them. Not sorted: the code to sort is a tenth of a small module.
 fn valid_here(names: &[&str]) -> String {
     let mut help = String::new();
     for (index, name) in names.iter().enumerate() {
@@ -447,7 +449,7 @@ fn valid_here(names: &[&str]) -> String {
     }
 }
 
-/// A mistake in the making.
+/// A mistake that has not been recorded yet.
 #[must_use = "a mistake that is not reported is none"]
 pub struct Mistake<'a> {
     node: Node<'a>,
@@ -455,19 +457,19 @@ pub struct Mistake<'a> {
 }
 
 impl Mistake<'_> {
-    /// Points at an argument instead of the whole node.
+    /// Points at this argument instead of the whole node.
     pub fn argument(mut self, index: usize) -> Self {
         self.error.place = raw::Place::Argument(index as u32);
         self
     }
 
-    /// Points at a property instead of the whole node.
+    /// Points at this property instead of the whole node.
     pub fn property(mut self, name: &str) -> Self {
         self.error.place = raw::Place::Property(name.to_owned());
         self
     }
 
-    /// Says what would be right.
+    /// Adds what would be right.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.error.help = help.into();
         self

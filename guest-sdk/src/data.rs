@@ -1,4 +1,4 @@
-//! Large files that the host keeps.
+//! Large files that the host keeps for filters.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,18 +6,19 @@ use std::cell::{Cell, RefCell};
 use crate::Filter;
 use crate::{FromValue, Value};
 
-/// Octets of a page.
+/// The size of a page in bytes.
 const PAGE: usize = 4096;
 
-/// Pages that are kept.
+/// The number of cached pages.
 const PAGES: usize = 16;
 
-/// Octets that the host reads in one call.
+/// The maximum number of bytes that the host reads in one call.
 const CALL: usize = 64 << 10;
 
-/// A file that the configuration names, `(data)"PATH"`, of any kind and nearly any size: the proxy keeps one copy of it for all
-/// instances of all filters, and an instance takes what it needs at the moment. It never changes: when the file does, the
-/// filter is configured anew, and the old instances have the old contents to their end.
+/// A file named in the configuration with `(data)"PATH"`, of any format and almost any size. The proxy keeps
+/// one copy for all instances of all filters; an instance reads only the parts it needs. The contents never
+/// change: when the file does, the filter is configured again, and old instances keep the old contents as
+/// long as they live.
 ///
 /// ```
 /// use dnsweir_filter::{Data, Filter, Invalid, Manifest, Query, Rcode, Setup, Type, Verdict, test};
@@ -51,15 +52,15 @@ const CALL: usize = 64 << 10;
 /// assert_eq!(mistakes[0].help, "write: (data)\"PATH\"");
 /// ```
 ///
-/// What a [refresh](Filter::refresh) has [published](crate::Setup::published) is read in the same way. It becomes another between two
-/// calls, never during one.
+/// What a [refresh](Filter::refresh) has [published](crate::Setup::published) is read in the same way. It
+/// changes between two calls of the filter, never during one.
 #[derive(Debug)]
 pub struct Data {
     index: u32,
-    /// Which batch it was looked at last in, and what was published then; none: it never changes.
+    /// The batch of the last check, and the revision found in it; `None` for data that never changes.
     seen: Option<Cell<(u64, u64)>>,
     size: Cell<u64>,
-    /// What was read last: a page is where its number modulo all is.
+    /// A direct-mapped cache: page `n` is in slot `n % PAGES`.
     pages: RefCell<[Option<Page>; PAGES]>,
 }
 
@@ -79,7 +80,7 @@ impl Data {
         }
     }
 
-    /// Whatever is published under a name.
+    /// The data published under a name.
     pub(crate) fn published(name: &str) -> Data {
         Data {
             seen: Some(Cell::new((crate::host::batch(), host::revision()))),
@@ -91,7 +92,7 @@ impl Data {
         self.index
     }
 
-    /// Forgets what was read if it may be another now.
+    /// Discards cached data if other data has been published since. Checks once per batch.
     fn renew(&self) {
         let Some(seen) = &self.seen else { return };
         let (batch, revision) = seen.get();
@@ -107,17 +108,17 @@ impl Data {
         }
     }
 
-    /// Its octets. If nothing is published, there are none.
+    /// The size in bytes; 0 if nothing is published.
     pub fn size(&self) -> u64 {
         self.renew();
         self.size.get()
     }
 
-    /// Its lines, without their ends.
+    /// The lines, without their line ends.
     ///
-    /// It reads all of them, and belongs where there is time for that, as in a [refresh](Filter::refresh).
+    /// This reads all of the data, so use it where there is time, as in a [refresh](Filter::refresh).
     pub fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
-        // What was read last, where it was, and how much of it was given away.
+        // The last piece read, its offset, and how much of it has been consumed.
         let (mut piece, mut at, mut done) = (Vec::new(), 0, 0);
         std::iter::from_fn(move || {
             let mut line = Vec::new();
@@ -138,10 +139,11 @@ impl Data {
         })
     }
 
-    /// Fills `into` with what is there from `offset` on, and says how many octets that were: fewer only where the data ends.
+    /// Reads bytes from `offset` into `into`, and returns how many: fewer than its length only at the end of
+    /// the data.
     ///
-    /// Pages of 4 KiB are read, and the last 16 of them kept, so that a search that reads a few octets here and there does not
-    /// call the host for each.
+    /// Reads pages of 4 KiB and caches the last 16 of them, so that a search that reads a few bytes here and
+    /// there does not call the host for each read.
     ///
     /// ```
     /// # use dnsweir_filter::{Data, FromValue, test};
@@ -160,7 +162,7 @@ impl Data {
             let at = offset.saturating_add(done as u64);
             let rest = &mut into[done..];
             let count = match rest.len() {
-                // Nobody comes back for the pages of such a piece.
+                // Pages of so large a piece are unlikely to be read again: bypass the cache.
                 PAGE.. => self.read_from_host(at, rest),
                 _ => self.read_from_page(at, rest),
             };
@@ -198,12 +200,13 @@ impl Data {
         count
     }
 
-    /// The first line with this key, without its end. A line's key is what comes before its first `separator`, or all of it.
-    /// It is one call into the host, a microsecond or two, however large the data is.
+    /// The first line with this key, without its line end. A line's key is the part before its first
+    /// `separator`, or the whole line. One call into the host, which takes a microsecond or two however large
+    /// the data is.
     ///
-    /// The lines have to be sorted by their keys, octet by octet, and have at most 4 096 octets; `LC_ALL=C sort` does it
-    /// where the separator comes before everything that keys consist of, such as a tab or a space. In data that is
-    /// not sorted, a line may not be found.
+    /// The lines must be sorted by key, byte by byte, and have at most 4 096 bytes. `LC_ALL=C sort` sorts
+    /// them if the separator sorts before every character of the keys, such as a tab or a space. In unsorted
+    /// data, a line may not be found.
     pub fn find_line(&self, key: impl AsRef<[u8]>, separator: u8) -> Option<Vec<u8>> {
         host::find_line(self.index, key.as_ref(), separator)
     }

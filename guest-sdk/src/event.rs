@@ -1,14 +1,14 @@
-//! What a filter hears of a query that has been answered.
+//! The outcome of a query, as a filter sees it.
 
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Query, Rcode, Source};
 
-/// What became of a query.
+/// The outcome of a query.
 pub use raw::Outcome;
 
-/// A query that has been answered, or dropped. The answer has left.
+/// A query that has been answered or dropped. The response has already been sent.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     raw: &'a raw::Event,
@@ -28,29 +28,29 @@ impl<'a> Event<'a> {
         &self.query
     }
 
-    /// From query to response, to the microsecond.
+    /// The time from query to response, with a resolution of 1 µs.
     pub fn duration(&self) -> Duration {
         Duration::from_micros(u64::from(self.raw.duration))
     }
 
-    /// The message ID, as the client chose it.
+    /// The message ID that the client chose.
     pub fn id(&self) -> u16 {
         self.raw.id
     }
 
-    /// Octets of the query.
+    /// The size of the query in bytes.
     pub fn query_size(&self) -> u16 {
         self.raw.query_size
     }
 
-    /// Octets of the response; 0 if the query was dropped.
+    /// The size of the response in bytes; 0 if the query was dropped.
     pub fn response_size(&self) -> u32 {
         self.raw.response_size
     }
 
     /// The response as it was sent, in wire format, if the manifest asked for
-    /// [messages](crate::Manifest::messages). None where there was no response, nor where more messages wait than the
-    /// host keeps.
+    /// [messages](crate::Manifest::messages). None if there was no response, or if the host's queue of
+    /// messages was full.
     pub fn message(&self) -> Option<&'a [u8]> {
         self.query.slice(self.raw.message_start, self.raw.message_length)
     }
@@ -60,12 +60,12 @@ impl<'a> Event<'a> {
         self.raw.response_size == 0
     }
 
-    /// The response code.
+    /// The rcode.
     pub fn rcode(&self) -> Rcode {
         Rcode(self.raw.rcode)
     }
 
-    /// What became of the query, by the response code and whether there are answers.
+    /// The outcome of the query, derived from the rcode and whether there are answers.
     pub fn outcome(&self) -> Outcome {
         match self.rcode() {
             _ if self.dropped() => Outcome::Error,

@@ -1,11 +1,11 @@
-//! Why a response is as it is.
+//! Extended DNS errors.
 
 use crate::bindings::dnsweir::filter::types as raw;
 
-/// Octets of a text, at most.
+/// The limit of a text in bytes.
 const TEXT: usize = 200;
 
-/// Why a response is as it is (RFC 8914), for clients that speak EDNS.
+/// An extended DNS error (RFC 8914): why a response is as it is, for clients that use EDNS.
 ///
 /// ```
 /// use dnsweir_filter::{ExtendedError, Rcode, Verdict};
@@ -22,15 +22,15 @@ pub struct ExtendedError {
 }
 
 impl ExtendedError {
-    /// 4: the answer was made up for reasons of policy.
+    /// 4: the answer was forged by policy.
     pub const FORGED: ExtendedError = ExtendedError::new(4);
-    /// 15: whoever runs the server wants the name blocked. What a [refusal](crate::Verdict::refuse) says by itself.
+    /// 15: blocked by the server's operator. The default of a [refusal](crate::Verdict::refuse).
     pub const BLOCKED: ExtendedError = ExtendedError::new(15);
-    /// 16: somebody else wants it blocked, such as a law.
+    /// 16: blocked by an external requirement, such as a law.
     pub const CENSORED: ExtendedError = ExtendedError::new(16);
-    /// 17: the client wants it blocked.
+    /// 17: blocked at the client's request.
     pub const FILTERED: ExtendedError = ExtendedError::new(17);
-    /// 18: the client may not ask.
+    /// 18: the client is not authorized to ask.
     pub const PROHIBITED: ExtendedError = ExtendedError::new(18);
 
     /// One of IANA's extended DNS error codes.
@@ -39,8 +39,7 @@ impl ExtendedError {
         ExtendedError { code, text }
     }
 
-    /// Says it to people, too. What is longer than 200 octets is cut; a response without room for it goes out
-    /// without.
+    /// Adds a text for people, cut after 200 bytes. It is left out if the response has no room for it.
     pub fn text(mut self, text: impl Into<String>) -> ExtendedError {
         self.text = text.into();
         self.text.truncate(self.text.floor_char_boundary(TEXT));

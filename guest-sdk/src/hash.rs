@@ -1,11 +1,11 @@
-//! A hash that stays what it is.
+//! A hash that never changes.
 
-/// A number that depends on these octets and on nothing else: it is the same in every instance and on every
-/// machine, and stays so in every later version of this crate, unlike those of the standard library. For what
-/// many proxies have to agree about: which clients take part in a trial, which address a name gets.
+/// A number that depends only on these bytes and the seed: the same in every instance, on every machine, and
+/// in every later version of this crate, unlike the standard library's hashes. Use it where many proxies must
+/// agree: which clients take part in a trial, which address a name gets.
 ///
-/// Neighbours have nothing in common, so that any of its bits will do. Another `seed` is another hash. It is
-/// no secret: whoever may choose the octets may choose the number.
+/// Similar inputs have unrelated hashes, and all bits are equally usable. Each `seed` selects another hash
+/// function. It is not cryptographic: anyone who can choose the bytes can choose the number.
 ///
 /// ```
 /// assert_eq!(dnsweir_filter::stable_hash(b"hello", 0), 0xe9c5_62c0_fdb2_3244);
@@ -13,7 +13,7 @@
 /// ```
 #[must_use]
 pub fn stable_hash(octets: &[u8], seed: u64) -> u64 {
-    // FNV-1a, and the last steps of MurmurHash3.
+    // FNV-1a, then the final steps of MurmurHash3.
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ seed;
     for &octet in octets {
         hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);

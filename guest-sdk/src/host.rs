@@ -1,28 +1,28 @@
-//! What a filter can do to the world: write a log line, print a line, count.
+//! What a filter can do besides deciding: write a log line, print a line, count.
 //!
-//! Crossing into the host costs more than the work behind it, so printed lines and counts are kept
-//! here and handed over once per batch. Outside WebAssembly there is no host; a recorder per thread
-//! takes its place, which [`test`](crate::test) reads.
+//! A call into the host costs more than the work behind it, so printed lines and counts are buffered here and
+//! passed on once per batch. Outside WebAssembly there is no host; a thread-local recorder replaces it, which
+//! [`test`](crate::test) reads.
 
 use std::cell::{Cell, RefCell};
 
 use crate::line::{Line, Lines};
 
-/// How bad a log line is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The filter cannot do what it should.
+    /// The filter cannot do its work.
     Error,
-    /// Something is odd.
+    /// Something is wrong, and the filter goes on.
     Warn,
-    /// Good to know.
+    /// Information for operators.
     Info,
-    /// For whoever works on the filter.
+    /// Information for the filter's developers.
     Debug,
 }
 
-/// Lines are handed over early beyond this: a batch of long ones must not outgrow what the host
-/// takes in one call.
+/// Beyond this size, lines are passed to the host before the batch ends: a batch of long lines must not
+/// exceed what the host accepts in one call.
 const LINES_MAX: usize = 32 << 10;
 
 thread_local! {
@@ -42,13 +42,13 @@ struct Count {
     by: u64,
 }
 
-/// Writes a line to the proxy's own log, under the filter's name. For what happens seldom: it is one
-/// call into the host each time, and the host may thin lines out.
+/// Writes a line to the proxy's own log, under the filter's name. For rare events: each line is a call into
+/// the host, which may rate-limit them.
 pub fn log(level: Level, message: &str) {
     imports::log(level, message);
 }
 
-/// Prints a line to standard output. Its end is added here.
+/// Prints a line to standard output. The line end is added here.
 pub fn print(line: &str) {
     if line.len() <= LINES_MAX {
         return print_with(|room| room.text(line));
@@ -57,12 +57,11 @@ pub fn print(line: &str) {
     imports::print(&format!("{line}\n"));
 }
 
-/// The same for a line that is put together in the place it is printed from: for filters that print one for each
-/// query.
+/// Prints a line that `write` assembles in place, without a copy: for filters that print a line per query.
 ///
 /// # Panics
 ///
-/// If `write` prints something itself.
+/// If `write` itself prints something.
 #[inline]
 pub fn print_with(write: impl FnOnce(&mut Line<'_>)) {
     PENDING.with_borrow_mut(|pending| {
@@ -74,15 +73,15 @@ pub fn print_with(write: impl FnOnce(&mut Line<'_>)) {
     });
 }
 
-/// Adds to a counter, which the metrics show as `dnsweir_filter_counter_total{filter, name}`.
+/// Adds to a counter, exported as the metric `dnsweir_filter_counter_total{filter, name}`.
 pub fn count(name: &'static str, by: u64) {
     count_with(name, &[], by);
 }
 
-/// The same for one of several counters with this name, told apart by labels:
-/// `count_with("blocked", &[("list", "ads")], 1)`. Each set of values becomes a time series that monitoring keeps for
-/// good: what clients choose, such as names, is nothing to tell counters apart by. The host keeps at most 1 000 counters
-/// for a filter, with up to 8 labels of 128 octets; `filter` and `name` are its own labels.
+/// Adds to one of several counters with this name that differ in their labels: `count_with("blocked",
+/// &[("list", "ads")], 1)`. Each set of labels becomes a time series that monitoring keeps forever, so never
+/// use what clients choose, such as names, as a label. The host keeps at most 1 000 counters per filter, with
+/// up to 8 labels of 128 bytes; `filter` and `name` are reserved labels.
 pub fn count_with(name: &'static str, labels: &[(&str, &str)], by: u64) {
     PENDING.with_borrow_mut(|pending| {
         let counts = &mut pending.counts;
@@ -100,12 +99,12 @@ pub fn count_with(name: &'static str, labels: &[(&str, &str)], by: u64) {
     });
 }
 
-/// Another number in each batch.
+/// A number that differs for each batch.
 pub(crate) fn batch() -> u64 {
     BATCH.get()
 }
 
-/// Ends a batch.
+/// Ends a batch: passes the buffered lines and counts to the host.
 pub(crate) fn hand_over() {
     BATCH.set(BATCH.get() + 1);
     PENDING.with_borrow_mut(|pending| {

@@ -1,8 +1,8 @@
-//! Write filters for the dnsweir DNS proxy.
+//! A library for writing filters for the dnsweir DNS proxy.
 //!
-//! A filter is an ordinary Rust type that sees queries, responses or what became of them. It runs in
-//! the proxy's query path as sandboxed WebAssembly: it can be swapped while the proxy runs, and its
-//! worst error costs nobody an answer.
+//! A filter is an ordinary Rust type that sees queries, responses, or the outcome of queries. It runs in the
+//! proxy's query path as sandboxed WebAssembly: it can be replaced while the proxy runs, and even its worst
+//! bug leaves no client without an answer.
 //!
 //! # A filter
 //!
@@ -76,8 +76,8 @@
 //! assert_eq!(mistakes[0].help, "valid here: `block`, `rcode`");
 //! ```
 //!
-//! `cargo build --release --target wasm32-unknown-unknown` leaves `blocklist.wasm`, which the
-//! configuration names:
+//! `cargo build --release --target wasm32-unknown-unknown` builds `blocklist.wasm`. Name it in the
+//! configuration:
 //!
 //! ```kdl
 //! filter "blocklist" {
@@ -93,21 +93,23 @@
 //!
 //! # What costs what
 //!
-//! The host calls a filter only for the phases, types and names of its [`Manifest`], and not again for
-//! a question whose [`Verdict`] it may [remember](Verdict::remember). What is left arrives in batches,
-//! which this crate takes apart. A [`Verdict::pass`] costs nothing on the way back.
+//! The host calls a filter only for the phases, types and names in its [`Manifest`], and not again for a
+//! question whose [`Verdict`] it may [remember](Verdict::remember). The remaining queries arrive in batches,
+//! which this crate unpacks. A [`Verdict::pass`] costs nothing on the way back.
 //!
-//! A response can often be [edited with the query's verdict](Verdict::edit); then the response phase,
-//! a second call, is not needed. Counters and printed lines are handed over once per batch.
+//! A response can often be [edited with the query's verdict](Verdict::edit), which saves the second call, for
+//! the response phase. Counters and printed lines are passed to the host once per batch.
 //!
 //! # What a filter cannot do
 //!
-//! Read files (but a value of its configuration may be one: a text, `(file)"PATH"`, or [`Data`], `(data)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
-//! per worker thread of the proxy: two instances of one filter meet only in a [`Table`], which both share. A filter that panics is
-//! rebuilt from its configuration, and the panic's text is in the proxy's log.
+//! Read files, open sockets, start threads, wait, or read a clock other than [`Query::time`]. A value of its
+//! configuration may be a file, though: as text with `(file)"PATH"`, or as [`Data`] with `(data)"PATH"`.
 //!
-//! `println!` and `eprintln!` print nothing on `wasm32-unknown-unknown`, whose standard library has no output: [`print()`] a line, or
-//! [`log`] it. Built for `wasm32-wasip2`, they become lines of the log.
+//! State is per worker thread of the proxy: two instances of a filter share only its [`Table`]s. A filter
+//! that panics is rebuilt from its configuration, and the panic message goes to the proxy's log.
+//!
+//! On `wasm32-unknown-unknown`, `println!` and `eprintln!` print nothing, because its standard library has no
+//! output: [`print()`] a line, or [`log`] it. In a module built for `wasm32-wasip2`, they write to the log.
 
 #![cfg_attr(
     target_family = "wasm",
@@ -150,7 +152,7 @@ mod response_edit;
 #[doc(hidden)]
 pub mod runtime;
 mod table;
-// Documentation is made for what filters are built for, and read by whoever writes their tests.
+// Docs are built for the filters' target, and authors of tests need this module in them.
 #[cfg(any(doc, not(target_family = "wasm")))]
 pub mod test;
 mod value;
@@ -186,57 +188,58 @@ pub use table::Table;
 pub use value::{FromValue, Ttl, Value};
 pub use verdict::{Rewrite, Verdict};
 
-/// A filter. Every phase but the first is optional: implement it, and name it in the [`Manifest`].
+/// A filter. Implement only the phases it needs, and enable them in the [`Manifest`].
 pub trait Filter: Sized + 'static {
-    /// Makes the filter from its configuration, and says what it wants to see. Called once.
+    /// Builds the filter from its configuration, and returns what it needs to see. Called once.
     ///
     /// # Errors
-    /// When there are mistakes in the configuration and no filter can be made of the rest. A filter
-    /// returned despite recorded mistakes is thrown away, so reading on after one is free.
+    /// When the configuration has mistakes that leave no usable filter. A filter that is returned although
+    /// mistakes were recorded is discarded, so reading on after a mistake does no harm.
     fn configure(setup: Setup<'_>) -> Result<(Self, Manifest), Invalid>;
 
-    /// Says what happens to a query.
+    /// Decides what happens to a query.
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let _ = query;
         Verdict::pass()
     }
 
-    /// Says what happens to a response.
+    /// Decides what happens to a response.
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         let _ = response;
         ResponseVerdict::pass()
     }
 
-    /// Goes on with a query that the filter has [asked](Verdict::ask) about.
+    /// Decides what happens to a query, given the answers to the lookups it [asked](Verdict::ask) for.
     fn answers(&mut self, query: &Query<'_>, answers: &Answers<'_>) -> Verdict {
         let _ = (query, answers);
         Verdict::pass()
     }
 
-    /// Goes on with a response that the filter has [asked](ResponseVerdict::ask) about.
+    /// Decides what happens to a response, given the answers to the lookups it [asked](ResponseVerdict::ask)
+    /// for.
     fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
         let _ = (response, answers);
         ResponseVerdict::pass()
     }
 
-    /// Makes what is to be published of the sources that the filter's `refresh` block names: in an instance of its own, beside
-    /// those that see queries, which [`Setup::published`] then shows what was made. It is called at the start, from time to time,
-    /// and when a source has changed, with all files of all sources.
+    /// Builds the data to publish from the sources in the filter's `refresh` block. It runs in an instance of
+    /// its own, beside those that see queries; they read the result through [`Setup::published`]. It is
+    /// called at startup, periodically, and when a source has changed, always with all files of all sources.
     ///
     /// # Errors
-    /// In words, what is wrong with the sources. Then what was published before stays.
+    /// What is wrong with the sources, as text. The data published before stays in place.
     fn refresh(&mut self, sources: &[SourceFile], output: &mut Output) -> Result<(), String> {
         let _ = (sources, output);
         Err("this filter has no refresh: remove the `refresh` block".to_owned())
     }
 
-    /// Hears what became of a query.
+    /// Receives the outcome of a query.
     fn event(&mut self, event: &Event<'_>) {
         let _ = event;
     }
 }
 
-/// Makes a type that implements [`Filter`] the filter of this module. Once per crate.
+/// Exports a type that implements [`Filter`] as the filter of this module. Use it once per crate.
 #[macro_export]
 macro_rules! export {
     ($filter:ty) => {

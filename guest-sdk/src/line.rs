@@ -1,19 +1,19 @@
-//! Text that is printed by the million, put together without a loop where none is needed.
+//! Lines that are printed by the million, assembled without a loop where possible.
 //!
-//! `core::fmt` takes several times as long for a number, and a `Vec` asks for each piece whether there is room. Here
-//! short pieces are written as a fixed count of octets, of which as many as belong to them count: a store or two.
+//! `core::fmt` takes several times as long for a number, and a `Vec` checks its capacity for each piece.
+//! Here, a short piece is written as a fixed number of bytes, of which only its own count: a store or two.
 
 use std::borrow::Cow;
 
 use crate::Name;
 
-/// Octets of lines that wait to be handed over. Where more are written, they are lost.
+/// The size of the line buffer in bytes. What does not fit is lost.
 const ROOM: usize = 64 << 10;
 
-/// The longest piece that is written in one go.
+/// The maximum size in bytes of a piece written at once.
 const PIECE: usize = 16;
 
-/// Lines in one place: always as large, so that no index into it needs to be checked.
+/// A buffer of lines. Its size is constant, so that indices need no bounds checks.
 pub(crate) struct Lines {
     octets: Box<[u8; ROOM + PIECE]>,
     end: usize,
@@ -39,15 +39,15 @@ impl Lines {
 
     pub(crate) fn as_text(&self) -> Cow<'_, str> {
         let octets = &self.octets[..self.end];
-        // `from_utf8_lossy` looks at each octet, this at eight.
+        // `from_utf8_lossy` checks byte by byte, this eight bytes at a time.
         std::str::from_utf8(octets).map_or_else(|_| String::from_utf8_lossy(octets), Cow::Borrowed)
     }
 
     /// Adds a line.
     #[inline(always)]
     pub(crate) fn add(&mut self, write: impl FnOnce(&mut Line<'_>)) {
-        // A value of its own, and nobody outside sees it: then its end is in a register, and not in memory that
-        // each octet of the text might change.
+        // A separate local value that does not escape: so its end stays in a register, instead of in memory
+        // that each byte of the text might alias.
         let mut line = Line {
             octets: &mut self.octets,
             end: self.end,
@@ -58,8 +58,8 @@ impl Lines {
     }
 }
 
-/// A line that [`print_with`](crate::print_with) is going to print. It has room for 32 KiB at least; what is written
-/// beyond that may be lost.
+/// A line that [`print_with`](crate::print_with) prints. It holds at least 32 KiB; what is written beyond may
+/// be lost.
 ///
 /// ```
 /// use dnsweir_filter::{NameBuf, Word, print_with};
@@ -80,7 +80,7 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Appends the first `count` octets of some, at most sixteen; they should be UTF-8.
+    /// Appends the first `count` of these bytes, at most sixteen; they should be UTF-8.
     #[inline(always)]
     pub fn cut<const N: usize>(&mut self, octets: [u8; N], count: usize) {
         const { assert!(N <= PIECE, "a piece is too long") };
@@ -101,19 +101,19 @@ impl Line<'_> {
         self.end = write_text(self.octets, self.end, text);
     }
 
-    /// Appends a name in presentation format (RFC 1035 section 5.1), as it is displayed.
+    /// Appends a name in presentation format (RFC 1035 section 5.1), as `Display` writes it.
     #[inline(always)]
     pub fn name(&mut self, name: Name<'_>) {
         self.end = write_name(self.octets, self.end, name);
     }
 
-    /// Appends decimal digits.
+    /// Appends a number in decimal.
     #[inline(always)]
     pub fn number(&mut self, number: u32) {
         // Nearly all numbers are small.
         if number < 10_000 {
             let digits = four_digits(number);
-            // At least the last digit counts.
+            // The last digit is always written.
             let zeros = (digits.trailing_zeros() / 8).min(3);
             let text = (digits + ZEROS as u32) >> (8 * zeros);
             self.cut(text.to_le_bytes(), 4 - zeros as usize);
@@ -133,7 +133,7 @@ impl Line<'_> {
         }
     }
 
-    /// Appends the last `width` of eight decimal digits, with zeros in front.
+    /// Appends the last `width` digits of a number, at most eight, padded with zeros.
     #[inline(always)]
     pub fn digits(&mut self, number: u32, width: usize) {
         let width = width.min(8);
@@ -142,7 +142,7 @@ impl Line<'_> {
         self.cut(text.to_le_bytes(), width);
     }
 
-    /// Appends the same without zeros at the end, as behind a decimal point; nothing for 0.
+    /// Appends the same digits without trailing zeros, as after a decimal point; nothing for 0.
     #[inline(always)]
     pub fn fraction(&mut self, number: u32, width: usize) {
         let width = width.min(8);
@@ -152,14 +152,14 @@ impl Line<'_> {
         self.cut((digits + ZEROS).to_le_bytes(), count);
     }
 
-    /// Appends what `core::fmt` makes of a value, for what is seldom.
+    /// Appends a value with `core::fmt`, which is slow: for rare cases.
     #[inline(always)]
     pub fn display(&mut self, value: impl std::fmt::Display) {
         self.text(&value.to_string());
     }
 }
 
-/// A text of at most sixteen octets, which is appended without a loop.
+/// A text of at most sixteen bytes, which is appended without a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
     octets: [u8; PIECE],
@@ -167,7 +167,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// None if the text is longer.
+    /// Returns `None` if the text is longer.
     pub const fn new(text: &str) -> Option<Word> {
         let (text, mut octets, mut at) = (text.as_bytes(), [0; PIECE], 0);
         if text.len() > PIECE {
@@ -182,8 +182,8 @@ impl Word {
     }
 }
 
-/// What is too long to be a part of its callers is given the parts of the line and not the line itself, which stays
-/// in registers around it. It says where the line ends now.
+/// Functions too large to inline get the parts of the line, not the line itself, which thus stays in
+/// registers in their callers. They return the new end.
 #[inline(never)]
 fn write_text(octets: &mut [u8; ROOM + PIECE], end: usize, text: &str) -> usize {
     let at = end.min(ROOM);
@@ -195,18 +195,18 @@ fn write_text(octets: &mut [u8; ROOM + PIECE], end: usize, text: &str) -> usize 
 #[inline(never)]
 fn write_name(octets: &mut [u8; ROOM + PIECE], end: usize, name: Name<'_>) -> usize {
     let wire = name.as_wire();
-    // A name of 255 octets has as many in its text, or four for each.
+    // A name of 255 bytes has at most four times as many in presentation format.
     if name.is_root() || end >= ROOM - 4 * 255 {
         octets[end.min(ROOM)] = b'.';
         return end.min(ROOM) + 1;
     }
-    // Nearly every name is plain. Then the text is the wire format, shifted by one, with dots for lengths; that of
-    // the root becomes the last dot.
+    // Nearly every name is plain. Then its text is the wire format shifted by one byte, with dots for
+    // lengths; the root's length becomes the final dot.
     let text = &wire[1..];
     let new_end = end + text.len();
     octets[new_end..new_end + 8].fill(b'a');
     match text.last_chunk::<8>() {
-        // The last eight once more, so that none are left over.
+        // The last eight bytes again, so that no remainder is left.
         Some(last) => {
             for (index, eight) in text.as_chunks::<8>().0.iter().enumerate() {
                 octets[end + 8 * index..][..8].copy_from_slice(eight);
@@ -228,7 +228,7 @@ fn write_name(octets: &mut [u8; ROOM + PIECE], end: usize, name: Name<'_>) -> us
         odd |= not_plain(eight);
         dots += (!other_than(eight, b'.') & HIGH).count_ones();
     }
-    // A dot within a label is one too many.
+    // A dot within a label makes one too many.
     if odd == 0 && dots == labels {
         return new_end;
     }
@@ -248,11 +248,12 @@ fn eight_at(octets: &[u8; ROOM + PIECE], at: usize) -> u64 {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH: u64 = ONES * 0x80;
 
-/// Which of eight octets may not stand for themselves in a name, or do so seldom: their high bits are set. Those that
-/// do are `*` to `:`, and `]` to `~`; the dot among them is up to the caller.
+/// The bytes, of eight, that may need an escape in a name: their high bits are set. Safe are `*` to `:`, and
+/// `]` to `~`; the caller must check for dots.
 #[inline(always)]
 fn not_plain(octets: u64) -> u64 {
-    // Sums stay within their octets, since the high bits are off; that of a sum is on from a value upwards.
+    // With the high bits off, sums do not carry into the next byte; a sum's high bit is set from `least`
+    // upwards.
     let seven = octets & !HIGH;
     let from = |least: u8| seven + ONES * u64::from(0x80 - least);
     let low = from(b'*') & !from(b':' + 1);
@@ -260,7 +261,7 @@ fn not_plain(octets: u64) -> u64 {
     (octets | !(low | high)) & HIGH
 }
 
-/// The high bits are set of those octets that are another one, if they are below 128.
+/// Sets the high bits of the bytes that differ from `octet`, if they are below 128.
 #[inline(always)]
 fn other_than(octets: u64, octet: u8) -> u64 {
     ((octets & !HIGH) ^ (ONES * u64::from(octet))) + ONES * 0x7f
@@ -268,8 +269,8 @@ fn other_than(octets: u64, octet: u8) -> u64 {
 
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
-/// The eight decimal digits of a number below 10⁸, the first in the lowest octet. Halves, then quarters, then
-/// digits are divided next to each other in one word; the factors stand for divisions by 100 and by 10.
+/// The eight decimal digits of a number below 10⁸, the first in the lowest byte. Divides halves, then
+/// quarters, then digits in parallel within one word; the factors replace divisions by 100 and by 10.
 #[inline(always)]
 fn eight_digits(number: u32) -> u64 {
     let halves = u64::from(number / 10_000) | (u64::from(number % 10_000) << 32);
@@ -279,7 +280,7 @@ fn eight_digits(number: u32) -> u64 {
     tens | ((quarters - 10 * tens) << 8)
 }
 
-/// The same for the four digits of a number below 10 000.
+/// The four decimal digits of a number below 10 000.
 #[inline(always)]
 fn four_digits(number: u32) -> u32 {
     let hundreds = (number * 5_243) >> 19;

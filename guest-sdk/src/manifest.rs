@@ -1,10 +1,10 @@
-//! What a filter wants to see.
+//! What a filter needs to see.
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{NameBuf, Outcome, Type};
 
-/// What the host calls the filter for; it calls it for nothing else, so whatever is left out here
-/// costs nothing. At least one phase must be named.
+/// What the host calls the filter for. Whatever is left out here costs nothing. At least one phase must be
+/// enabled.
 ///
 /// ```
 /// use dnsweir_filter::{Manifest, Type};
@@ -16,7 +16,7 @@ use crate::{NameBuf, Outcome, Type};
 pub struct Manifest(raw::Manifest);
 
 impl Manifest {
-    /// No phase; once phases are added, every name and type.
+    /// A manifest without phases; once phases are enabled, they cover every name and type.
     pub fn new() -> Manifest {
         Manifest(raw::Manifest {
             qtypes: Vec::new(),
@@ -33,25 +33,25 @@ impl Manifest {
         })
     }
 
-    /// Takes part in the query phase.
+    /// Enables the query phase.
     pub fn queries(mut self) -> Manifest {
         self.0.queries = true;
         self
     }
 
-    /// Takes part in the response phase.
+    /// Enables the response phase.
     pub fn responses(mut self) -> Manifest {
         self.0.responses = true;
         self
     }
 
-    /// Hears events.
+    /// Enables events.
     pub fn events(mut self) -> Manifest {
         self.0.events = true;
         self
     }
 
-    /// Hears of those queries only that [became](crate::Event::outcome) one of these.
+    /// Limits events to queries with one of these [outcomes](crate::Event::outcome).
     pub fn outcomes(mut self, outcomes: impl IntoIterator<Item = Outcome>) -> Manifest {
         self.0.outcomes.extend(outcomes);
         self
@@ -62,70 +62,72 @@ impl Manifest {
         self.0.outcomes.is_empty() || self.0.outcomes.contains(&outcome)
     }
 
-    /// Wants the [message](crate::Response::message) of each response and each [event](crate::Event::message). Copying
-    /// it costs.
+    /// Requests the [message](crate::Response::message) of each response and each
+    /// [event](crate::Event::message). Copying it has a cost.
     pub fn messages(mut self) -> Manifest {
         self.0.messages = true;
         self
     }
 
-    /// Asks before it decides: its verdicts may be [`Verdict::ask`](crate::Verdict::ask).
+    /// Allows the filter to make lookups before it decides, with [`Verdict::ask`](crate::Verdict::ask).
     pub fn asks(mut self) -> Manifest {
         self.0.asks = true;
         self
     }
 
-    /// Wants to know this [EDNS option](crate::Query::edns_option) of queries.
+    /// Requests this [EDNS option](crate::Query::edns_option) of queries.
     pub fn edns_option(mut self, code: u16) -> Manifest {
         self.0.details.push(raw::Detail::EdnsOption(code));
         self
     }
 
-    /// Wants to know all [EDNS options](crate::Query::edns_options) of queries.
+    /// Requests all [EDNS options](crate::Query::edns_options) of queries.
     pub fn edns_options(mut self) -> Manifest {
         self.0.details.push(raw::Detail::EdnsOptions);
         self
     }
 
-    /// Wants to know the [listener](crate::Query::listener) that queries come to.
+    /// Requests the [listener](crate::Query::listener) of each query.
     pub fn listener(mut self) -> Manifest {
         self.0.details.push(raw::Detail::Listener);
         self
     }
 
-    /// Wants to know the [server name](crate::Query::server_name) that clients ask for in TLS.
+    /// Requests the TLS [server name](crate::Query::server_name) of each query.
     pub fn server_name(mut self) -> Manifest {
         self.0.details.push(raw::Detail::ServerName);
         self
     }
 
-    /// Wants to know [who asks](crate::Query::identity). What is remembered of the filter then holds for the same
-    /// identity only, and it stands above `cache`.
+    /// Requests the [identity](crate::Query::identity) of the client. Remembered verdicts then hold for the
+    /// same identity only, and the filter must stand above `cache`.
     pub fn identity(mut self) -> Manifest {
         self.0.details.push(raw::Detail::Identity);
         self
     }
 
-    /// Wants to know who asks, and this [label](crate::Query::pod_label) of the pod. There may be 64 of these, and of the next
-    /// three, in all.
+    /// Requests the client's identity, and this [label](crate::Query::pod_label) of its pod. At most 64
+    /// labels and annotations in all, counting those of the next three methods.
     pub fn pod_label(mut self, name: &str) -> Manifest {
         self.0.details.push(raw::Detail::PodLabel(name.to_owned()));
         self
     }
 
-    /// Wants to know who asks, and this [annotation](crate::Query::pod_annotation) of the pod.
+    /// Requests the client's identity, and this [annotation](crate::Query::pod_annotation) of its pod.
     pub fn pod_annotation(mut self, name: &str) -> Manifest {
         self.0.details.push(raw::Detail::PodAnnotation(name.to_owned()));
         self
     }
 
-    /// Wants to know who asks, and this [label](crate::Query::namespace_label) of the pod's namespace.
+    /// Requests the client's identity, and this [label](crate::Query::namespace_label) of its pod's
+    /// namespace.
     pub fn namespace_label(mut self, name: &str) -> Manifest {
         self.0.details.push(raw::Detail::NamespaceLabel(name.to_owned()));
         self
     }
 
-    /// Wants to know who asks, and this [annotation](crate::Query::namespace_annotation) of the pod's namespace.
+    /// Requests the client's identity, and this [annotation](crate::Query::namespace_annotation) of its pod's
+    /// namespace.
     pub fn namespace_annotation(mut self, name: &str) -> Manifest {
         self.0
             .details
@@ -133,8 +135,9 @@ impl Manifest {
         self
     }
 
-    /// May send queries to the source that the configuration has under this name, `source "NAME" { forward … }`; without
-    /// one, the filter does not load. What comes back is for [`Verdict::via`](crate::Verdict::via).
+    /// Declares that the filter may send queries to this source, `source "NAME" { forward … }` in the
+    /// configuration; without such a source, the filter does not load. Returns a handle for
+    /// [`Verdict::via`](crate::Verdict::via).
     ///
     /// ```
     /// use dnsweir_filter::{Manifest, Verdict};
@@ -154,13 +157,13 @@ impl Manifest {
         NamedSource(index as u16)
     }
 
-    /// Looks at queries of these types only.
+    /// Limits the filter to queries of these types.
     pub fn types(mut self, types: impl IntoIterator<Item = Type>) -> Manifest {
         self.0.qtypes.extend(types.into_iter().map(|qtype| qtype.0));
         self
     }
 
-    /// Looks at names at or below these only.
+    /// Limits the filter to names at or below these.
     pub fn at_or_below<'b>(mut self, names: impl IntoIterator<Item = &'b NameBuf>) -> Manifest {
         self.0.suffixes.extend(names.into_iter().map(NameBuf::to_string));
         self
@@ -175,7 +178,7 @@ impl Manifest {
         self.0.queries || self.0.responses || self.0.events
     }
 
-    /// With the tables that the filter has asked its [`Setup`](crate::Setup) for.
+    /// Adds the tables that the filter requested from its [`Setup`](crate::Setup).
     pub(crate) fn with_tables(mut self, tables: Vec<raw::TableShape>) -> Manifest {
         self.0.tables = tables;
         self
@@ -191,7 +194,7 @@ impl Manifest {
     }
 }
 
-/// A source of the configuration, which a [manifest](Manifest::source) named.
+/// A source of the configuration, declared by a [manifest](Manifest::source).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NamedSource(pub(crate) u16);
 

@@ -1,4 +1,5 @@
-//! Records as text, in the form of RFC 1035 section 5: what zone files have. Data is read by hickory-proto.
+//! Records as text in the master file format (RFC 1035 section 5), as in zone files. hickory-proto parses
+//! their data.
 
 use std::fmt;
 use std::iter::Enumerate;
@@ -9,10 +10,10 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use crate::NameBuf;
 
-/// A line of a master file that cannot be read. With the feature `messages`.
+/// A line of a master file that cannot be parsed. Needs the feature `messages`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterFileError {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub line: usize,
     /// What is wrong with it.
     pub message: String,
@@ -26,8 +27,8 @@ impl fmt::Display for MasterFileError {
 
 impl std::error::Error for MasterFileError {}
 
-/// The records of a master file with `$ORIGIN` and `$TTL`, read one after the other; there is nothing that it could
-/// `$INCLUDE`. Names that do not end in a dot are below the origin. With the feature `messages`.
+/// An iterator over the records of a master file. Supports `$ORIGIN` and `$TTL`, but not `$INCLUDE`, since it
+/// reads no files. Names without a final dot are relative to the origin. Needs the feature `messages`.
 ///
 /// ```
 /// use dnsweir_filter::MasterFile;
@@ -46,7 +47,7 @@ pub struct MasterFile<'t> {
 }
 
 impl<'t> MasterFile<'t> {
-    /// Reads from the beginning.
+    /// A reader at the start of this text.
     pub fn new(text: &'t str, origin: &NameBuf) -> MasterFile<'t> {
         MasterFile {
             entries: Entries(text.lines().enumerate()),
@@ -73,7 +74,7 @@ impl Iterator for MasterFile<'_> {
 }
 
 impl MasterFile<'_> {
-    /// The record of an entry, if it is one.
+    /// Parses an entry. Returns its record; none for directives and empty entries.
     fn read(&mut self, entry: &str) -> Result<Option<Record>, String> {
         let begins_with_space = entry.starts_with([' ', '\t']);
         let mut rest = entry.trim();
@@ -122,7 +123,7 @@ impl MasterFile<'_> {
         )))
     }
 
-    /// A name that is below the origin if it does not end in a dot.
+    /// Makes a name absolute: without a final dot, it is relative to the origin.
     fn absolute(&self, text: &str) -> Result<NameBuf, String> {
         let name = || match text {
             "@" => Ok(self.origin.clone()),
@@ -132,7 +133,7 @@ impl MasterFile<'_> {
         name().map_err(|reason| format!("{text:?} is no name: {reason}"))
     }
 
-    /// Data whose names are all absolute, for the types of RFC 1035 and others that have some.
+    /// Makes the names in record data absolute, for the types of RFC 1035 and others with names.
     fn with_absolute_names(&self, rtype: RecordType, data: &str) -> Result<String, String> {
         let names: &[usize] = match rtype {
             RecordType::CNAME | RecordType::NS | RecordType::PTR | RecordType::ANAME => &[0],
@@ -153,7 +154,7 @@ impl MasterFile<'_> {
     }
 }
 
-/// A TTL in seconds, or with the units that BIND knows: `1h30m`.
+/// Parses a TTL in seconds, or with BIND's units: `1h30m`.
 fn ttl(text: &str) -> Option<Duration> {
     let starts_with_digit = text.starts_with(|first: char| first.is_ascii_digit());
     let seconds = hickory_proto::serialize::txt::parse_ttl(text)
@@ -162,7 +163,8 @@ fn ttl(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()))
 }
 
-/// Entries without comments, each with the number of its first line: one goes on over lines within parentheses.
+/// Entries without comments, each with its first line's number. Parentheses continue an entry over several
+/// lines.
 #[derive(Debug)]
 struct Entries<'t>(Enumerate<Lines<'t>>);
 

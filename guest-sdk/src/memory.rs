@@ -1,19 +1,20 @@
-//! What the bindings call: `wit_bindgen::rt`, but for the memory in which lists are handed over.
+//! The runtime that the bindings call: `wit_bindgen::rt`, except for the allocation of lists.
 
 use std::alloc::Layout;
 
 pub use wit_bindgen::rt::*;
 
-/// Takes the place of that of `wit_bindgen::rt`.
+/// Replaces `wit_bindgen::rt::Cleanup`.
 pub struct Cleanup;
 
 impl Cleanup {
-    /// Memory for a list, all zero, so that equal values have equal octets: the bindings leave what an `option` without a
-    /// value has room for as it was, and the host makes verdicts with the same octets once for all of them.
+    /// Allocates zeroed memory for a list, so that equal values have equal bytes: the bindings leave the
+    /// unused bytes of an empty `option` as they were, and the host converts verdicts with the same bytes
+    /// only once.
     #[expect(clippy::new_ret_no_self, reason = "what the bindings call")]
     pub fn new(layout: Layout) -> (*mut u8, Option<wit_bindgen::rt::Cleanup>) {
         let (memory, cleanup) = wit_bindgen::rt::Cleanup::new(layout);
-        // SAFETY: the memory has this layout, is not used yet, and of size 0 nothing is written.
+        // SAFETY: the memory has this layout and is not in use yet; for size 0, nothing is written.
         unsafe { memory.write_bytes(0, layout.size()) };
         (memory, cleanup)
     }

@@ -1,9 +1,10 @@
-//! Messages and records of every type, read and written by hickory-proto, so that no filter needs to know wire format.
+//! Messages and records of all types, parsed and written by hickory-proto, so that filters need no wire
+//! format.
 
 use std::fmt;
 use std::net::IpAddr;
 
-// Has its implementation linked.
+// Links its implementation.
 use critical_section as _;
 pub use hickory_proto as hickory;
 
@@ -13,7 +14,7 @@ use hickory::serialize::binary::{BinDecodable, BinEncodable, BinEncoder, NameEnc
 
 use crate::{Found, NameBuf, Rdata, Response, ResponseEdit, Section, Selector, Type};
 
-/// A message that was read. With the feature `messages`.
+/// A parsed message. Needs the feature `messages`.
 ///
 /// ```
 /// use std::net::{IpAddr, Ipv4Addr};
@@ -35,10 +36,10 @@ use crate::{Found, NameBuf, Rdata, Response, ResponseEdit, Section, Selector, Ty
 pub struct Message(op::Message);
 
 impl Message {
-    /// Reads a message in wire format.
+    /// Parses a message in wire format.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is malformed.
     pub fn read(wire: &[u8]) -> Result<Message, Unreadable> {
         op::Message::from_bytes(wire).map(Message).map_err(|_| Unreadable)
     }
@@ -63,7 +64,7 @@ impl Message {
         self.answers().iter().filter_map(|record| record.data.ip_addr())
     }
 
-    /// The names that the CNAME records of the answer section lead to, in order.
+    /// The targets of the CNAME records in the answer section, in order.
     pub fn aliases(&self) -> impl Iterator<Item = NameBuf> {
         self.answers().iter().filter_map(|record| match &record.data {
             RData::CNAME(target) => NameBuf::try_from(&target.0).ok(),
@@ -71,7 +72,7 @@ impl Message {
         })
     }
 
-    /// What takes those records out of the answer section for whose data this holds; none if there are none.
+    /// An edit that removes the answer records whose data matches; none if no record does.
     ///
     /// ```
     /// # use dnsweir_filter::{Message, Type, hickory::rr::RData, test};
@@ -82,7 +83,7 @@ impl Message {
     /// ```
     pub fn without(&self, unwanted: impl Fn(&RData) -> bool) -> Option<ResponseEdit> {
         let answers = self.answers().iter().enumerate();
-        // The last one first, so that the indexes of the others stay what they are.
+        // Last record first, so that the indices of the others stay valid.
         let found = answers.rev().filter(|(_, record)| unwanted(&record.data));
         found.fold(None, |edit: Option<ResponseEdit>, (index, _)| {
             let record = Selector::all().section(Section::Answer).index(index as u32);
@@ -92,26 +93,26 @@ impl Message {
 }
 
 impl Response<'_> {
-    /// Reads the message, which the manifest must have asked [for](crate::Manifest::messages).
+    /// Parses the message; the [manifest](crate::Manifest::messages) must request it.
     ///
     /// # Errors
-    /// If the manifest did not, or hickory-proto cannot read a record that the proxy let pass.
+    /// If the manifest does not, or hickory-proto cannot parse a record that the proxy let pass.
     pub fn read(&self) -> Result<Message, Unreadable> {
         Message::read(self.message().ok_or(Unreadable)?)
     }
 }
 
 impl Found<'_> {
-    /// Reads the message, which there is if the lookup was answered.
+    /// Parses the message, which exists if the lookup was answered.
     ///
     /// # Errors
-    /// If it was not, or hickory-proto cannot read a record that the proxy let pass.
+    /// If it was not answered, or hickory-proto cannot parse a record that the proxy let pass.
     pub fn read(&self) -> Result<Message, Unreadable> {
         Message::read(self.message())
     }
 }
 
-/// What was to be read is no message, or has a record that is malformed.
+/// The error for a message that is missing or malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable;
 
@@ -123,12 +124,12 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Any type that hickory-proto knows. Data that is too long for a record becomes an empty one.
+/// Converts every type that hickory-proto knows. Data too long for a record becomes empty.
 impl From<RData> for Rdata {
     fn from(data: RData) -> Rdata {
         let mut wire = Vec::new();
         let mut encoder = BinEncoder::new(&mut wire);
-        // The host compresses, and takes no compressed names (`resource-record.rdata`).
+        // The host compresses names itself, and accepts no compressed ones (`resource-record.rdata`).
         encoder.set_name_encoding(NameEncoding::Uncompressed);
         if data.emit(&mut encoder).is_err() {
             wire.clear();
@@ -140,7 +141,7 @@ impl From<RData> for Rdata {
 impl TryFrom<&hickory::rr::Name> for NameBuf {
     type Error = crate::NameError;
 
-    /// Lowercased, like every [`NameBuf`].
+    /// Converts the name and lowercases it, like every [`NameBuf`].
     fn try_from(name: &hickory::rr::Name) -> Result<NameBuf, crate::NameError> {
         NameBuf::join(name.iter(), crate::Name::ROOT)
     }
@@ -148,7 +149,7 @@ impl TryFrom<&hickory::rr::Name> for NameBuf {
 
 impl From<crate::Name<'_>> for hickory::rr::Name {
     fn from(name: crate::Name<'_>) -> hickory::rr::Name {
-        // Both have the bounds of RFC 1035 section 2.3.4.
+        // Both types enforce the limits of RFC 1035 section 2.3.4.
         let name = hickory::rr::Name::from_labels(name.labels());
         name.map_or_else(
             |_| hickory::rr::Name::root(),

@@ -1,20 +1,20 @@
-//! Databases of addresses: <https://maxmind.github.io/MaxMind-DB/>, a binary tree of their bits, and behind it what is known
-//! of them.
+//! Address databases in the MaxMind DB format, <https://maxmind.github.io/MaxMind-DB/>: a binary tree over
+//! the bits of addresses, followed by the data about them.
 
 use std::net::IpAddr;
 
 use crate::{Data, FromValue, Value};
 
-/// What stands before the metadata, which is at the end.
+/// The marker before the metadata, which is at the end of the file.
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 
-/// Octets from the end in which it has to be.
+/// The marker must be within this many bytes of the end.
 const METADATA: u64 = 128 << 10;
 
-/// Octets between the tree and the data.
+/// The number of bytes between tree and data.
 const GAP: u64 = 16;
 
-/// Maps and arrays that stand in each other.
+/// The maximum nesting depth of maps and arrays.
 const DEPTH: usize = 16;
 
 const POINTER: u64 = 1;
@@ -23,8 +23,9 @@ const MAP: u64 = 7;
 const ARRAY: u64 = 11;
 const BOOLEAN: u64 = 14;
 
-/// A database of addresses in MaxMind's format, version 2, such as GeoLite2, IPinfo and DB-IP have it: `(data)"PATH.mmdb"`. A
-/// search needs a few octets here and there, most of them on pages that [`Data`] has kept.
+/// An address database in MaxMind's format, version 2, such as GeoLite2, IPinfo and DB-IP:
+/// `(data)"PATH.mmdb"`. A lookup reads a few bytes here and there, mostly from pages that [`Data`] has
+/// cached.
 ///
 /// ```
 /// use dnsweir_filter::{Filter, Invalid, Manifest, Mmdb, Query, Rcode, Setup, Verdict};
@@ -49,15 +50,15 @@ const BOOLEAN: u64 = 14;
 #[derive(Debug)]
 pub struct Mmdb {
     data: Data,
-    /// Nodes of the tree.
+    /// The number of nodes in the tree.
     nodes: u64,
-    /// Bits of one half of a node.
+    /// The size of one half of a node in bits.
     record: u64,
-    /// Whether the tree is that of IPv6 addresses, with those of IPv4 below `::/96`.
+    /// Whether the tree is for IPv6 addresses; then it has IPv4 addresses below `::/96`.
     ipv6: bool,
 }
 
-/// What stands somewhere: its type, its size, and where its content begins, or where another one is that stands for it.
+/// A field: its type, its size, and the offset of its content; for a pointer, the target instead of the size.
 struct Field {
     kind: u64,
     size: u64,
@@ -65,7 +66,7 @@ struct Field {
 }
 
 impl Mmdb {
-    /// None: it is no database, or one of a kind that is not known here.
+    /// Returns `None` if the file is not such a database, or is one of an unknown kind.
     fn open(data: Data) -> Option<Mmdb> {
         let begin = data.size().saturating_sub(METADATA);
         let mut tail = vec![0; (data.size() - begin) as usize];
@@ -92,8 +93,8 @@ impl Mmdb {
         known.then_some(database)
     }
 
-    /// A text that is known of an address: of the maps that the database has, the one under the first of these keys, and
-    /// so on. Which keys there are is up to who made it.
+    /// A text about an address, found by following these keys through nested maps. The keys depend on the
+    /// database.
     pub fn text(&self, address: IpAddr, path: &[&str]) -> Option<String> {
         let base = self.nodes * self.record / 4 + GAP;
         let at = base + self.leaf(address)?.checked_sub(GAP)?;
@@ -101,7 +102,7 @@ impl Mmdb {
         self.read_text(&field)
     }
 
-    /// Where in the tree an address leads, counted from its end.
+    /// The tree's leaf for an address, counted from the end of the tree.
     fn leaf(&self, address: IpAddr) -> Option<u64> {
         let (bits, count) = match address.to_canonical() {
             IpAddr::V4(address) if self.ipv6 => (u128::from(address.to_bits()), 128),
@@ -116,11 +117,11 @@ impl Mmdb {
             }
             node = self.half(node, (bits >> (127 - bit)) as u64 & 1)?;
         }
-        // The number of nodes itself says that nothing is known.
+        // A leaf that equals the number of nodes means that there is no data.
         (node > self.nodes).then(|| node - self.nodes)
     }
 
-    /// The left or the right half of a node.
+    /// The left (0) or right (1) half of a node.
     fn half(&self, node: u64, side: u64) -> Option<u64> {
         let at = node * self.record / 4;
         match self.record {
@@ -132,7 +133,7 @@ impl Mmdb {
         }
     }
 
-    /// What stands under these keys of the maps that begin here. `base` is where pointers are counted from.
+    /// Follows these keys through nested maps, from the field at `at`. Pointers count from `base`.
     fn find(&self, base: u64, mut at: u64, path: &[&str]) -> Option<Field> {
         for key in path {
             let map = self.resolved(base, at)?;
@@ -151,7 +152,7 @@ impl Mmdb {
         self.resolved(base, at)
     }
 
-    /// What stands here, or where the pointer leads that stands here.
+    /// The field at an offset; if it is a pointer, the field it points to.
     fn resolved(&self, base: u64, at: u64) -> Option<Field> {
         let field = self.field(at)?;
         if field.kind == POINTER {
@@ -161,7 +162,7 @@ impl Mmdb {
         }
     }
 
-    /// What stands here. The size of a pointer is where it leads.
+    /// The field at an offset. The size of a pointer is its target.
     fn field(&self, at: u64) -> Option<Field> {
         let control = self.number(at, 1)?;
         let (kind, at) = match control >> 5 {
@@ -189,12 +190,12 @@ impl Mmdb {
         })
     }
 
-    /// What stands behind that which stands here.
+    /// The offset after the field at this offset.
     fn behind(&self, at: u64) -> Option<u64> {
         self.behind_at_depth(at, DEPTH)
     }
 
-    /// The same within so many maps and arrays: databases have few, and what is broken may seem to have no end of them.
+    /// Limits the nesting depth: databases need little, and a malformed one may seem endless.
     fn behind_at_depth(&self, at: u64, depth: usize) -> Option<u64> {
         let field = self.field(at)?;
         let parts = match field.kind {
@@ -213,7 +214,7 @@ impl Mmdb {
         String::from_utf8(octets).ok().filter(|_| whole)
     }
 
-    /// A number of so many octets, at most 8.
+    /// A big-endian number of this many bytes, at most 8.
     fn number(&self, at: u64, octets: u64) -> Option<u64> {
         let mut number = [0; 8];
         let place = number.get_mut(8usize.checked_sub(octets as usize)?..)?;

@@ -1,8 +1,8 @@
-//! Domain names, as the wire has them: length-prefixed labels that end in the empty label of the
-//! root (RFC 1035 section 3.1), lowercased (RFC 4343), never compressed, never relative.
+//! Domain names in wire format: length-prefixed labels that end with the empty root label (RFC 1035 section
+//! 3.1), lowercased (RFC 4343), never compressed, never relative.
 //!
-//! [`Name`] looks at a name in someone else's memory and is what a query hands out; [`NameBuf`] owns
-//! one. Both compare and hash as bytes, which lowercasing makes the comparison RFC 4343 wants.
+//! [`Name`] borrows a name, as a query provides it; [`NameBuf`] owns one. Both compare and hash as bytes;
+//! since they are lowercased, this is the comparison of RFC 4343.
 
 mod text;
 
@@ -11,12 +11,12 @@ use std::net::IpAddr;
 
 pub use text::NameError;
 
-/// The longest name in octets, with all its length octets (RFC 1035 section 2.3.4).
+/// The maximum length of a name in bytes, including all length bytes (RFC 1035 section 2.3.4).
 const NAME_MAX: usize = 255;
-/// The longest label in octets (RFC 1035 section 2.3.4).
+/// The maximum length of a label in bytes (RFC 1035 section 2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// A view of a name. Copying it copies a pointer.
+/// A borrowed name. Copying it copies a pointer.
 ///
 /// ```
 /// use dnsweir_filter::NameBuf;
@@ -33,10 +33,10 @@ const LABEL_MAX: usize = 63;
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// The root of the tree, `.`
+    /// The root, `.`
     pub const ROOT: Name<'static> = Name(&[0]);
 
-    /// Checks the labels, not the letter case: the host has lowercased.
+    /// Checks the labels, but not the letter case: the host has lowercased them.
     pub(crate) fn from_host(wire: &'a [u8]) -> Option<Name<'a>> {
         if wire.len() > NAME_MAX {
             return None;
@@ -55,7 +55,7 @@ impl<'a> Name<'a> {
         None
     }
 
-    /// The octets: labels behind their lengths, the last one empty.
+    /// The wire format: labels, each after its length, ending with the empty root label.
     pub fn as_wire(self) -> &'a [u8] {
         self.0
     }
@@ -65,7 +65,7 @@ impl<'a> Name<'a> {
         self.0.len() == 1
     }
 
-    /// The labels from left to right, without the root's empty one.
+    /// The labels from left to right, without the root label.
     pub fn labels(self) -> Labels<'a> {
         Labels(self.0)
     }
@@ -79,30 +79,30 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The name itself, its parent, and so on to the root.
+    /// The name itself, its parent, and so on up to the root.
     pub fn ancestors(self) -> impl Iterator<Item = Name<'a>> + use<'a> {
         std::iter::successors(Some(self), |name| name.parent())
     }
 
-    /// The name that a wildcard stands below: one whose first label is an asterisk (RFC 4592 section 2.1.1).
+    /// The name without its wildcard label, if its first label is an asterisk (RFC 4592 section 2.1.1).
     pub fn wildcard_base(self) -> Option<Name<'a>> {
         self.parent().filter(|_| self.labels().next() == Some(b"*"))
     }
 
-    /// Whether the name is `ancestor` or stands below it. By labels: `notexample.org` is not below
+    /// Whether the name is `ancestor` or is below it. Compares labels: `notexample.org` is not below
     /// `example.org`.
     pub fn is_at_or_below<'b>(self, ancestor: impl Into<Name<'b>>) -> bool {
         self.strip_suffix(ancestor).is_some()
     }
 
-    /// The labels in front of `suffix`, if the name is at or below it.
+    /// The labels before `suffix`, if the name is at or below it.
     pub fn strip_suffix<'b>(self, suffix: impl Into<Name<'b>>) -> Option<Labels<'a>> {
         let suffix = suffix.into().0;
         let front = self.0.len().checked_sub(suffix.len())?;
         if &self.0[front..] != suffix {
             return None;
         }
-        // Equal octets are not enough: the cut must fall between two labels.
+        // Equal bytes are not enough: the suffix must start at a label.
         let mut cut = 0;
         while cut < front {
             cut += 1 + usize::from(self.0[cut]);
@@ -110,7 +110,7 @@ impl<'a> Name<'a> {
         (cut == front).then_some(Labels(&self.0[..front]))
     }
 
-    /// The address whose [reverse](NameBuf::reverse) name this is.
+    /// The address, if this is a [reverse](NameBuf::reverse) name.
     pub fn reverse_address(self) -> Option<IpAddr> {
         let labels: Vec<&[u8]> = self.labels().collect();
         match labels.as_slice() {
@@ -131,10 +131,10 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The name with one more label in front.
+    /// The name with this label prepended.
     ///
     /// # Errors
-    /// If the label is empty or longer than 63 octets, or the name gets longer than 255.
+    /// If the label is empty or longer than 63 bytes, or the name exceeds 255.
     pub fn child(self, label: &str) -> Result<NameBuf, NameError> {
         NameBuf::join([label.as_bytes()], self)
     }
@@ -146,7 +146,7 @@ impl PartialEq<NameBuf> for Name<'_> {
     }
 }
 
-/// Labels of a name, from left to right.
+/// The labels of a name, from left to right.
 #[derive(Debug, Clone)]
 pub struct Labels<'a>(&'a [u8]);
 
@@ -164,28 +164,28 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// A name of one's own.
+/// An owned name.
 ///
-/// Parsing takes presentation format: `\.` and `\032` escapes, with or without the dot at the end.
-/// Letters are lowercased. There are no relative names.
+/// Parses presentation format: `\.` and `\032` escapes, with or without the final dot. Letters are
+/// lowercased. There are no relative names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameBuf(Vec<u8>);
 
 impl NameBuf {
-    /// The root of the tree, `.`
+    /// The root, `.`
     pub fn root() -> NameBuf {
         Name::ROOT.into()
     }
 
-    /// The view.
+    /// Borrows the name.
     pub fn as_name(&self) -> Name<'_> {
         Name(&self.0)
     }
 
-    /// Puts labels in front of a name.
+    /// Prepends labels to a name.
     ///
     /// # Errors
-    /// If a label is empty or longer than 63 octets, or the name gets longer than 255.
+    /// If a label is empty or longer than 63 bytes, or the name exceeds 255.
     pub fn join<'b>(
         labels: impl IntoIterator<Item = &'b [u8]>,
         suffix: impl Into<Name<'b>>,
@@ -198,8 +198,8 @@ impl NameBuf {
         NameBuf::bounded(wire)
     }
 
-    /// The name under which the names of an address are kept: `1.0.0.127.in-addr.arpa.` (RFC 1035
-    /// section 3.5), and nibbles below `ip6.arpa.` (RFC 3596 section 2.5).
+    /// The reverse name of an address, which leads to its names: `1.0.0.127.in-addr.arpa.` (RFC 1035 section
+    /// 3.5), or nibbles below `ip6.arpa.` (RFC 3596 section 2.5).
     pub fn reverse(address: IpAddr) -> NameBuf {
         let mut wire = Vec::new();
         match address {
@@ -265,7 +265,7 @@ impl PartialEq<Name<'_>> for NameBuf {
     }
 }
 
-/// So that a map keyed by [`NameBuf`] can be asked with [`Name::as_wire`].
+/// Lets a map keyed by [`NameBuf`] be queried with [`Name::as_wire`].
 impl Borrow<[u8]> for NameBuf {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -292,7 +292,7 @@ mod tests {
                 .is_at_or_below(&name("example.org"))
         );
         assert!(!name("org").as_name().is_at_or_below(&name("example.org")));
-        // The octets of `\003org` end in those of `org`, inside a label.
+        // The bytes of `\003org` end with those of `org`, but within a label.
         assert!(!name(r"x\003org").as_name().is_at_or_below(&name("org")));
         let front: Vec<_> = long
             .as_name()

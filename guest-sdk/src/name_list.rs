@@ -1,4 +1,5 @@
-//! Lists of names, in the forms that people publish them: hosts files, domains, rules of Adblock for names.
+//! Lists of names in the formats in which they are published: hosts files, plain domains, Adblock rules for
+//! names.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::str::Lines;
 
 use crate::NameBuf;
 
-/// What hosts files list beside the names that they are about.
+/// Names in hosts files that are not part of the list.
 const LOCAL: [&str; 12] = [
     "0.0.0.0",
     "localhost",
@@ -24,21 +25,21 @@ const LOCAL: [&str; 12] = [
     "ip6-allhosts",
 ];
 
-/// What a list says of a name.
+/// An entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listed {
-    /// It is listed, and nothing is said of those below it: `0.0.0.0 NAME`.
+    /// The name is listed, without the names below it: `0.0.0.0 NAME`.
     Exact(NameBuf),
-    /// It is listed with all below it: `NAME`, `*.NAME` or `||NAME^`.
+    /// The name is listed with all names below it: `NAME`, `*.NAME` or `||NAME^`.
     Below(NameBuf),
-    /// It is not to be listed, nor what is below it, whatever else is said: `@@||NAME^`.
+    /// The name and those below it are exempt, whatever other entries say: `@@||NAME^`.
     Except(NameBuf),
 }
 
-/// A line of a list that is of none of its forms.
+/// A line of a list in none of the known formats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameListError {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub line: usize,
     /// What is wrong with it.
     pub message: String,
@@ -52,8 +53,8 @@ impl fmt::Display for NameListError {
 
 impl std::error::Error for NameListError {}
 
-/// What a list says, one name after the other, whatever its form. A line that cannot be read is an error, and does not
-/// end the list.
+/// An iterator over the entries of a list in any of the formats. A line that cannot be parsed is an error,
+/// but does not end the iteration.
 ///
 /// ```
 /// use dnsweir_filter::{Listed, NameList};
@@ -69,12 +70,12 @@ impl std::error::Error for NameListError {}
 #[derive(Debug)]
 pub struct NameList<'t> {
     lines: Enumerate<Lines<'t>>,
-    /// What is left of the last line.
+    /// Entries of the last line not yet returned.
     read: VecDeque<Result<Listed, NameListError>>,
 }
 
 impl<'t> NameList<'t> {
-    /// Reads from the beginning.
+    /// A reader at the start of this text.
     pub fn new(text: &'t str) -> NameList<'t> {
         NameList {
             lines: text.lines().enumerate(),
@@ -83,9 +84,9 @@ impl<'t> NameList<'t> {
     }
 
     fn read_line(&mut self, line: &str) -> Result<(), String> {
-        // A list that was saved on Windows may begin with a byte order mark.
+        // A list saved on Windows may start with a byte order mark.
         let line = without_comment(line.trim_start_matches('\u{feff}')).trim();
-        // Adblock's comments and its header.
+        // Adblock's comments and header.
         if line.is_empty() || line.starts_with(['!', '[']) {
             return Ok(());
         }
@@ -153,7 +154,7 @@ impl Iterator for NameList<'_> {
     }
 }
 
-/// A line without what a `#` in front or behind a space begins.
+/// Strips a comment: a `#` at the start of the line or after a space, and all that follows.
 fn without_comment(line: &str) -> &str {
     let comment = line
         .match_indices('#')
@@ -162,7 +163,7 @@ fn without_comment(line: &str) -> &str {
     &line[..comment.unwrap_or(line.len())]
 }
 
-/// An address, which may have a zone: `fe80::1%lo0`.
+/// Parses an address, which may have a zone: `fe80::1%lo0`.
 fn address(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse().ok()
 }
@@ -190,7 +191,7 @@ fn host(text: &str) -> Result<NameBuf, String> {
         .map_err(|reason| format!("{} is not a domain name: {reason}", shown(text)))
 }
 
-/// A word of a list in a message: lists come from anywhere.
+/// A word of a list, shortened and quoted for a message: lists come from untrusted sources.
 fn shown(word: &str) -> String {
     let short: String = word.chars().take(60).collect();
     format!("{short:?}")

@@ -1,11 +1,11 @@
-//! What a filter keys by name: a table that answers for a name, or for the longest suffix of it.
+//! A map from names to values, with lookup by name, suffix or wildcard.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::{Name, NameBuf};
 
-/// A map from names to values, quick to ask for a name and for its suffixes.
+/// A map from names to values, with fast lookup by name and by suffix.
 ///
 /// ```
 /// use dnsweir_filter::{NameBuf, NameMap};
@@ -19,12 +19,13 @@ use crate::{Name, NameBuf};
 /// # Ok(()) }
 /// ```
 ///
-/// The hash is quick and not keyed. That is safe for what a configuration names; do not fill a map
-/// with names that clients choose.
+/// The hash is fast but not keyed. That is safe for names from a configuration; do not fill a map with names
+/// that clients choose.
 #[derive(Debug, Clone)]
 pub struct NameMap<V> {
     names: HashMap<NameBuf, V, BuildHasherDefault<WireHasher>>,
-    /// A bit for each length in octets that some name has. Of a name's suffixes, few need to be hashed.
+    /// A bit for each length in bytes that a name in the map has, so that few suffixes of a name need to be
+    /// hashed.
     lengths: [u64; 4],
 }
 
@@ -37,7 +38,7 @@ impl<V> NameMap<V> {
         }
     }
 
-    /// Puts a value in, and returns the one it replaced.
+    /// Inserts a value, and returns the one it replaced.
     pub fn insert(&mut self, name: NameBuf, value: V) -> Option<V> {
         self.note(&name);
         self.names.insert(name, value)
@@ -63,7 +64,7 @@ impl<V> NameMap<V> {
         self.lengths[word] |= bit;
     }
 
-    /// The value under exactly this name, put there first if there is none.
+    /// The value under exactly this name, inserted first if there is none.
     pub fn entry(&mut self, name: NameBuf) -> &mut V
     where
         V: Default,
@@ -72,9 +73,9 @@ impl<V> NameMap<V> {
         self.names.entry(name).or_default()
     }
 
-    /// Every name of the map that the given one is at or below, the longest first.
+    /// Every name in the map that the given name is at or below, the longest first.
     pub fn suffixes<'m, 'b>(&'m self, name: impl Into<Name<'b>>) -> impl Iterator<Item = (Name<'b>, &'m V)> {
-        // Nothing is at or below a name of an empty map.
+        // An empty map matches nothing.
         let mut next = (!self.is_empty()).then(|| name.into());
         std::iter::from_fn(move || {
             while let Some(suffix) = next {
@@ -87,8 +88,8 @@ impl<V> NameMap<V> {
         })
     }
 
-    /// The value under this name, or else under the wildcard that is closest above it. Other than in a zone, a name between the two
-    /// hides nothing.
+    /// The value under this name, or else under the closest wildcard above it. Unlike in a zone, a name
+    /// between the two hides nothing.
     ///
     /// ```
     /// use dnsweir_filter::{NameBuf, NameMap};
@@ -107,7 +108,8 @@ impl<V> NameMap<V> {
         if let Some(value) = self.get(name) {
             return Some(value);
         }
-        // A label takes two octets at least: as many as the asterisk that stands in its place.
+        // A label takes at least two bytes in wire format, as many as the asterisk label that replaces its
+        // end.
         let mut wire = name.as_wire().to_vec();
         let mut at = 0;
         for label in name.labels() {
@@ -123,17 +125,17 @@ impl<V> NameMap<V> {
         None
     }
 
-    /// All names and values, in no order.
+    /// All names and values, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&NameBuf, &V)> {
         self.names.iter()
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -145,12 +147,12 @@ impl<V> Default for NameMap<V> {
     }
 }
 
-/// Where a name's length has its bit. No name is longer than 255 octets.
+/// The word and bit for a name's length, which is at most 255 bytes.
 fn position(wire: &[u8]) -> (usize, u64) {
     (wire.len() >> 6 & 3, 1 << (wire.len() & 63))
 }
 
-/// Multiplies and rotates eight octets at a time, as rustc's own tables do.
+/// Multiplies and rotates eight bytes at a time, as rustc's own hash tables do.
 #[derive(Debug, Clone, Copy, Default)]
 struct WireHasher(u64);
 
@@ -169,11 +171,11 @@ impl Hasher for WireHasher {
         self.add(rest.iter().fold(0, |all, &octet| all << 8 | u64::from(octet)));
     }
 
-    /// The length that precedes a slice, which no wire name needs: it ends in its own zero.
+    /// Skips the length that precedes a slice: wire names need none, since they end with a zero byte.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
-        // The best mixed bits are the high ones; the table indexes with the low.
+        // The high bits are the best mixed, but the hash table indexes by the low ones.
         self.0.rotate_left(26)
     }
 }

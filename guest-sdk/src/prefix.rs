@@ -1,4 +1,4 @@
-//! Address prefixes: which clients belong together.
+//! Address prefixes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use crate::{FromValue, Invalid, Node, Value};
 
-/// All addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`. An address is the prefix of all of
-/// its bits.
+/// An address prefix: `10.0.0.0/8`, `2001:db8::/32`. An address without a length is a prefix of all its bits.
 ///
 /// ```
 /// use dnsweir_filter::Prefix;
@@ -20,13 +19,13 @@ use crate::{FromValue, Invalid, Node, Value};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
-    /// Its first address.
+    /// The first address.
     address: IpAddr,
     length: u8,
 }
 
 impl Prefix {
-    /// The prefix of this many bits that an address has. There are no more bits than it has.
+    /// The first bits of an address, as many as given, but no more than it has.
     pub fn of(address: IpAddr, length: u8) -> Prefix {
         match address {
             IpAddr::V4(address) => {
@@ -44,8 +43,8 @@ impl Prefix {
         }
     }
 
-    /// Reads it from the labels of a name as response policy zones write it, last part first: `24.0.2.0.192`, or `48.zz.1.db8.2001`
-    /// with `zz` for the longest run of zeros.
+    /// Parses the labels with which response policy zones encode a prefix, last part first: `24.0.2.0.192`,
+    /// or `48.zz.1.db8.2001`, where `zz` is the longest run of zeros.
     ///
     /// ```
     /// use dnsweir_filter::Prefix;
@@ -65,17 +64,17 @@ impl Prefix {
         format!("{address}/{length}").parse().ok()
     }
 
-    /// Its first address.
+    /// The first address.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many bits it has.
+    /// The number of bits.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// The address with this number among those that have it, counted from 0.
+    /// The address with this index within the prefix, counted from 0.
     ///
     /// ```
     /// use dnsweir_filter::Prefix;
@@ -95,7 +94,7 @@ impl Prefix {
         self.contains(address).then_some(address)
     }
 
-    /// Which number an address has among those that have the prefix, counted from 0.
+    /// The index of an address within the prefix, counted from 0.
     pub fn position(self, address: IpAddr) -> Option<u128> {
         match (address, self.address) {
             _ if !self.contains(address) => None,
@@ -105,13 +104,13 @@ impl Prefix {
         }
     }
 
-    /// Whether an address has it. An IPv4 address has no IPv6 prefix, and the other way round.
+    /// Whether an address is in the prefix. IPv4 addresses are in no IPv6 prefix, and vice versa.
     pub fn contains(self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && Prefix::of(address, self.length) == self
     }
 }
 
-/// How many bits of an address make a client, so that a subnet can count as one.
+/// How many bits of an address identify a client, so that a subnet can count as one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixLengths {
     ipv4: u8,
@@ -119,14 +118,14 @@ pub struct PrefixLengths {
 }
 
 impl PrefixLengths {
-    /// Every address is a client of its own.
+    /// Every address is a separate client.
     pub const WHOLE: PrefixLengths = PrefixLengths { ipv4: 32, ipv6: 128 };
 
-    /// Reads the properties of a node such as `prefix ipv4=24 ipv6=64`; one that is not written means the whole
+    /// Reads the properties of a node such as `prefix ipv4=24 ipv6=64`. A missing one stands for the whole
     /// address.
     ///
     /// # Errors
-    /// If an address has no such number of bits.
+    /// If a number is larger than the address has bits.
     pub fn read(node: Node<'_>) -> Result<PrefixLengths, Invalid> {
         let (ipv4, ipv6) = (
             node.property::<Bits<32>>("ipv4"),
@@ -138,14 +137,14 @@ impl PrefixLengths {
         })
     }
 
-    /// The client that an address belongs to.
+    /// The client that an address belongs to, as a prefix.
     pub fn of(self, address: IpAddr) -> Prefix {
         let length = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
         Prefix::of(address, length)
     }
 }
 
-/// A number of bits that an address has.
+/// A number of bits, at most `MAX`.
 struct Bits<const MAX: u8>(u8);
 
 impl<const MAX: u8> FromValue for Bits<MAX> {
@@ -165,11 +164,11 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Why a text is no prefix.
+/// The reason why a text is not a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// There is no address, or something else than a number of bits that it can have behind its slash.
+    /// The address is malformed, or the slash is followed by something other than a valid number of bits.
     Malformed,
     /// The address has bits beyond the prefix; this is the prefix without them.
     Host(Prefix),
@@ -197,7 +196,7 @@ impl FromStr for Prefix {
         let address: IpAddr = address.parse().map_err(|_| PrefixError::Malformed)?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            // `u8::from_str` would take a sign.
+            // `u8::from_str` would accept a sign.
             Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
                 digits.parse().map_err(|_| PrefixError::Malformed)?
             }

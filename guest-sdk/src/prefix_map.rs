@@ -1,10 +1,10 @@
-//! What a filter keys by client or address: a list that answers for the longest prefix of an address.
+//! A map from address prefixes to values, with longest-prefix lookup.
 
 use std::net::IpAddr;
 
 use crate::Prefix;
 
-/// Values by prefix, of which the longest that an address has decides.
+/// A map from address prefixes to values; the longest matching prefix decides.
 ///
 /// ```
 /// use dnsweir_filter::{Prefix, PrefixMap};
@@ -17,7 +17,7 @@ use crate::Prefix;
 /// # Ok(()) }
 /// ```
 ///
-/// Prefixes are tried one after the other, which is as quick as anything else for some dozens.
+/// Lookups try one prefix after the other, which is as fast as anything else for a few dozen.
 #[derive(Debug, Clone)]
 pub struct PrefixMap<V>(Vec<(Prefix, V)>);
 
@@ -27,21 +27,21 @@ impl<V> PrefixMap<V> {
         PrefixMap(Vec::new())
     }
 
-    /// Puts a value in. Of two with the same prefix, the first one holds.
+    /// Inserts a value. Of two with the same prefix, the first one wins.
     pub fn insert(&mut self, prefix: Prefix, value: V) {
         let longer = |(known, _): &(Prefix, V)| known.length() >= prefix.length();
         let at = self.0.partition_point(longer);
         self.0.insert(at, (prefix, value));
     }
 
-    /// The value under the longest prefix that an address has.
+    /// The value under the longest prefix that contains an address.
     pub fn get(&self, address: IpAddr) -> Option<&V> {
         let mut prefixes = self.0.iter();
         let (_, value) = prefixes.find(|(prefix, _)| prefix.contains(address))?;
         Some(value)
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a filter gets to see of a query.
+//! A query as a filter sees it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,9 +10,9 @@ use crate::{Class, Name, Type};
 /// How a query arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// In a datagram.
+    /// Over UDP.
     Udp,
-    /// Over a connection.
+    /// Over TCP.
     Tcp,
     /// Over TLS (RFC 7858).
     Tls,
@@ -20,9 +20,10 @@ pub enum Transport {
     Https,
     /// Over QUIC (RFC 9250).
     Quic,
-    /// From the proxy itself: a prefetch, or a name of an [alias](crate::Verdict::first_of).
+    /// From the proxy itself: a prefetch, a name of an [alias](crate::Verdict::first_of), or a lookup of an
+    /// [ask](crate::Verdict::ask).
     Internal,
-    /// In a way that this version of the library does not know.
+    /// Over a transport that this version of the library does not know.
     Other(u8),
 }
 
@@ -53,11 +54,11 @@ impl Transport {
     }
 }
 
-/// Who a client is, as far as dnsweir knows.
+/// A client's identity, as far as dnsweir knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity<'a> {
-    /// Nobody who is known: no pod of the node, one that is not known yet, or one that has ended. Without `pods` in the
-    /// configuration, everybody.
+    /// No pod of this node, a pod that is not known yet, or one that has ended. Without `pods` in the
+    /// configuration, every client is unknown.
     Unknown,
     /// The node itself, or a pod on its network.
     Host,
@@ -65,7 +66,7 @@ pub enum Identity<'a> {
     Pod(Pod<'a>),
 }
 
-/// A pod that asks.
+/// A client that is a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pod<'a> {
     /// Its namespace.
@@ -87,7 +88,7 @@ impl fmt::Display for Identity<'_> {
     }
 }
 
-/// One question, and who asks it.
+/// One question, and the client that asked it.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     raw: &'a raw::Query,
@@ -97,7 +98,7 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// `None` if the host's indexes do not lead to a name, which no host that works does.
+    /// `None` if the host's offsets do not point to a name, which only a faulty host does.
     pub(crate) fn new(raw: &'a raw::Query, bytes: &'a [u8], time: u64) -> Option<Query<'a>> {
         let start = raw.name_start as usize;
         let end = start.checked_add(usize::from(raw.name_length))?;
@@ -125,7 +126,7 @@ impl<'a> Query<'a> {
         Class(self.raw.qclass)
     }
 
-    /// The client's address. IPv4 clients of an IPv6 socket are IPv4 clients.
+    /// The client's address. An IPv4 client of an IPv6 socket has its IPv4 address.
     pub fn client(&self) -> IpAddr {
         let bits = u128::from(self.raw.client_high) << 64 | u128::from(self.raw.client_low);
         Ipv6Addr::from_bits(bits).to_canonical()
@@ -151,17 +152,17 @@ impl<'a> Query<'a> {
         self.raw.header
     }
 
-    /// The kind of query; 0 is the ordinary one.
+    /// The opcode; 0 is a standard query.
     pub fn opcode(&self) -> u8 {
         (self.raw.header >> 11 & 0xf) as u8
     }
 
-    /// RD: the client wants the answer looked up.
+    /// RD: the client wants recursion.
     pub fn recursion_desired(&self) -> bool {
         self.raw.header & 0x0100 != 0
     }
 
-    /// CD: the client checks signatures itself (RFC 4035 section 3.2.2).
+    /// CD: the client validates signatures itself (RFC 4035 section 3.2.2).
     pub fn checking_disabled(&self) -> bool {
         self.raw.header & 0x0010 != 0
     }
@@ -171,25 +172,25 @@ impl<'a> Query<'a> {
         self.raw.edns != 0
     }
 
-    /// DO: the client wants signatures (RFC 3225).
+    /// DO: the client wants DNSSEC records (RFC 3225).
     pub fn dnssec_ok(&self) -> bool {
         self.raw.edns_flags & 0x8000 != 0
     }
 
-    /// How many octets a UDP response may have; 512 without EDNS.
+    /// The largest UDP response in bytes that the client accepts; 512 without EDNS.
     pub fn udp_size(&self) -> u16 {
         self.raw.udp_size
     }
 
-    /// The data of an EDNS option that the [manifest](crate::Manifest::edns_option) asked for: the first one with this
-    /// code, if the client sent one.
+    /// The data of the first EDNS option with this code, if the client sent one and the
+    /// [manifest](crate::Manifest::edns_option) asked for it.
     pub fn edns_option(&self, code: u16) -> Option<&'a [u8]> {
         let mut options = self.edns_options();
         options.find_map(|(known, data)| (known == code).then_some(data))
     }
 
-    /// Code and data of each EDNS option that the [manifest](crate::Manifest::edns_options) asked for, as the client sent
-    /// them.
+    /// Code and data of each EDNS option that the [manifest](crate::Manifest::edns_options) asked for, as
+    /// sent by the client.
     pub fn edns_options(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         let options = self.details().filter(|(kind, _)| *kind == EDNS_OPTION);
         options.filter_map(|(_, octets)| {
@@ -198,20 +199,20 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The listener that the query came to, as the metrics name it: its address and port. None unless the
+    /// The address and port of the listener that received the query, as in the metrics. None unless the
     /// [manifest](crate::Manifest::listener) asked for it, and for the proxy's own queries.
     pub fn listener(&self) -> Option<&'a str> {
         self.text(LISTENER)
     }
 
-    /// The server name that the client asked for in TLS, if it did and the [manifest](crate::Manifest::server_name) asked
+    /// The TLS server name (SNI) that the client sent, if the [manifest](crate::Manifest::server_name) asked
     /// for it.
     pub fn server_name(&self) -> Option<&'a str> {
         self.text(SERVER_NAME)
     }
 
-    /// Who asks, if the [manifest](crate::Manifest::identity) wants to know. It is known of queries that are made for a client
-    /// as well, such as the names of an alias.
+    /// The client's identity, if the [manifest](crate::Manifest::identity) asked for it. It is also known for
+    /// queries that the proxy makes on behalf of a client, such as for the names of an alias.
     ///
     /// ```
     /// use dnsweir_filter::{Identity, Query, Rcode, Verdict};
@@ -240,25 +241,26 @@ impl<'a> Query<'a> {
             .unwrap_or(Identity::Unknown)
     }
 
-    /// The value of a label of the pod that asks, if it has it and the [manifest](crate::Manifest::pod_label) wants to know.
+    /// A label of the client's pod, if the pod has it and the [manifest](crate::Manifest::pod_label) asked
+    /// for it.
     pub fn pod_label(&self, name: &str) -> Option<&'a str> {
         self.label(POD_LABEL, name)
     }
 
-    /// The value of an annotation of the pod that asks, if it has it and the [manifest](crate::Manifest::pod_annotation)
-    /// wants to know.
+    /// An annotation of the client's pod, if the pod has it and the
+    /// [manifest](crate::Manifest::pod_annotation) asked for it.
     pub fn pod_annotation(&self, name: &str) -> Option<&'a str> {
         self.label(POD_ANNOTATION, name)
     }
 
-    /// The value of a label of the namespace of the pod that asks, if it has it and the
-    /// [manifest](crate::Manifest::namespace_label) wants to know.
+    /// A label of the namespace of the client's pod, if the namespace has it and the
+    /// [manifest](crate::Manifest::namespace_label) asked for it.
     pub fn namespace_label(&self, name: &str) -> Option<&'a str> {
         self.label(NAMESPACE_LABEL, name)
     }
 
-    /// The value of an annotation of the namespace of the pod that asks, if it has it and the
-    /// [manifest](crate::Manifest::namespace_annotation) wants to know.
+    /// An annotation of the namespace of the client's pod, if the namespace has it and the
+    /// [manifest](crate::Manifest::namespace_annotation) asked for it.
     pub fn namespace_annotation(&self, name: &str) -> Option<&'a str> {
         self.label(NAMESPACE_ANNOTATION, name)
     }
@@ -271,7 +273,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// What lies behind the name, each with what it is.
+    /// The details that follow the name, each with its kind.
     fn details(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         let start = self.raw.name_start as usize + usize::from(self.raw.name_length);
         let octets = self
@@ -287,7 +289,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// What a record of the batch points to; none, if it has nothing or the host's indexes lead nowhere.
+    /// A slice that a record of the batch points to; `None` if it is empty or out of range.
     pub(crate) fn slice(&self, start: u32, length: u32) -> Option<&'a [u8]> {
         let (start, length) = (start as usize, length as usize);
         let slice = self.bytes.get(start..start.checked_add(length)?)?;
@@ -299,14 +301,13 @@ impl<'a> Query<'a> {
         str::from_utf8(octets).ok()
     }
 
-    /// When the query came in, since the Unix epoch, to the millisecond. There is no other clock
-    /// in a filter.
+    /// When the query arrived, since the Unix epoch, to the millisecond. A filter has no other clock.
     pub fn time(&self) -> Duration {
         Duration::from_millis(self.time)
     }
 }
 
-/// What the octets behind a name are.
+/// Kinds of details that follow a name.
 pub(crate) const EDNS_OPTION: u16 = 1;
 pub(crate) const LISTENER: u16 = 2;
 pub(crate) const SERVER_NAME: u16 = 3;

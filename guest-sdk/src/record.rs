@@ -1,4 +1,4 @@
-//! Records that a filter makes up.
+//! Resource records that a filter makes itself.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Record {
         Record(rdata.into_record(name.into(), ttl))
     }
 
-    /// Of another class.
+    /// Changes the class.
     pub fn class(mut self, class: Class) -> Record {
         self.0.class = class.0;
         self
@@ -30,11 +30,11 @@ impl Record {
 /// A section of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
-    /// The answer to the question.
+    /// The records that answer the question.
     Answer,
-    /// Who could say more, or the SOA record of a denial.
+    /// The name servers of a referral, or the SOA record of a denial.
     Authority,
-    /// What else might help.
+    /// Related records, such as addresses.
     Additional,
 }
 

@@ -1,13 +1,13 @@
-//! Making data of sources.
+//! Building data from sources.
 
 use std::collections::BTreeMap;
 
 use crate::Data;
 
-/// Octets that are handed over at a time.
+/// The number of bytes passed to the host at a time.
 const CHUNK: usize = 64 << 10;
 
-/// A file that a [refresh](crate::Filter::refresh) is given.
+/// A file passed to a [refresh](crate::Filter::refresh).
 #[derive(Debug)]
 pub struct SourceFile {
     name: String,
@@ -20,24 +20,24 @@ impl SourceFile {
         SourceFile { name, file, data }
     }
 
-    /// The name that the configuration has for the source.
+    /// The name of the source in the configuration.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the file is called in its folder; empty if the source is no folder.
+    /// The file's name in its folder; empty if the source is not a folder.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// What is in it.
+    /// The contents.
     pub fn data(&self) -> &Data {
         &self.data
     }
 }
 
-/// What a [refresh](crate::Filter::refresh) makes: data under names, which [`Setup::published`](crate::Setup::published) shows to
-/// all instances once the refresh has returned.
+/// The output of a [refresh](crate::Filter::refresh): named data, which all instances read through
+/// [`Setup::published`](crate::Setup::published) once the refresh has returned.
 ///
 /// ```
 /// use dnsweir_filter::{
@@ -78,16 +78,16 @@ impl SourceFile {
 /// ```
 #[derive(Debug, Default)]
 pub struct Output {
-    /// What is not handed over yet.
+    /// Data not yet passed to the host.
     pending: BTreeMap<String, Vec<u8>>,
 }
 
 impl Output {
-    /// Adds to what will be published under a name.
+    /// Appends to the data to publish under a name.
     ///
     /// # Errors
-    /// When there is no room for it: `limits data=` bounds all that is published, and there may be 64 names of up to 255
-    /// octets.
+    /// When there is no room: `limits data=` bounds all published data, and there may be 64 names of up to
+    /// 255 bytes.
     pub fn append(&mut self, name: &str, octets: impl AsRef<[u8]>) -> Result<(), String> {
         if !self.pending.contains_key(name) {
             self.pending.insert(name.to_owned(), Vec::new());
@@ -104,10 +104,10 @@ impl Output {
         Ok(())
     }
 
-    /// Publishes a source under a name as it is. It takes no memory but the source's own.
+    /// Publishes a source unchanged under a name. It takes no memory beyond the source's own.
     ///
     /// # Errors
-    /// When there is no room for it, or something under this name already.
+    /// When there is no room, or data under this name already.
     pub fn publish(&mut self, name: &str, source: &SourceFile) -> Result<(), String> {
         match host::publish(name, source.data.index()) {
             true => Ok(()),
@@ -115,7 +115,7 @@ impl Output {
         }
     }
 
-    /// Hands over what is left.
+    /// Passes the rest to the host.
     pub(crate) fn finish(mut self) -> Result<(), String> {
         let mut rest = self.pending.iter_mut();
         rest.try_for_each(|(name, pending)| hand_over(name, pending))

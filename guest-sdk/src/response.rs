@@ -1,4 +1,4 @@
-//! What a filter gets to see of a response, and what it can say of it.
+//! A response as a filter sees it, and what the filter decides about it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum Source {
     Filter,
     /// The proxy itself: an error, a special-use name (RFC 6761).
     Local,
-    /// Somewhere that this version of the library does not know.
+    /// A source that this version of the library does not know.
     Other(u8),
 }
 
@@ -63,12 +63,12 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// The query it answers.
+    /// The query that this response answers.
     pub fn query(&self) -> &Query<'a> {
         &self.query
     }
 
-    /// The response code.
+    /// The rcode.
     pub fn rcode(&self) -> Rcode {
         Rcode(self.raw.rcode)
     }
@@ -78,12 +78,12 @@ impl<'a> Response<'a> {
         Source::from_number(self.raw.source)
     }
 
-    /// Records in the answer section.
+    /// The number of records in the answer section.
     pub fn answer_count(&self) -> u16 {
         self.raw.answer_count
     }
 
-    /// The lowest TTL of its records in seconds; 0 if it has none.
+    /// The lowest TTL of the response's records in seconds; 0 if it has none.
     pub fn ttl(&self) -> u32 {
         self.raw.ttl
     }
@@ -95,7 +95,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What a filter says of a response.
+/// The decision about a response, and its options.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct ResponseVerdict {
@@ -113,12 +113,12 @@ impl ResponseVerdict {
         }
     }
 
-    /// It goes on as it is.
+    /// Passes the response on unchanged.
     pub fn pass() -> ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Pass)
     }
 
-    /// It goes on, changed.
+    /// Passes the response on with these edits.
     pub fn edit(edit: ResponseEdit) -> ResponseVerdict {
         ResponseVerdict {
             edit: Some(edit.into_raw()),
@@ -126,29 +126,30 @@ impl ResponseVerdict {
         }
     }
 
-    /// The client gets this instead.
+    /// Replaces the response by this answer.
     pub fn replace(answer: Answer) -> ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Replace(answer.into_raw()))
     }
 
-    /// The client gets no response at all, for this reason: as [for queries](crate::Verdict::drop_for).
+    /// Drops the response for this reason, as [for queries](crate::Verdict::drop_for).
     pub fn drop_for(reason: &str) -> ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Drop(drop_reason(reason)))
     }
 
-    /// Holds the response back for this long: as [for queries](crate::Verdict::delay).
+    /// Delays the response by this long, as [for queries](crate::Verdict::delay).
     pub fn delay(mut self, time: Duration) -> ResponseVerdict {
         self.delay = milliseconds(time);
         self
     }
 
-    /// Decided later, by [`Filter::response_answers`](crate::Filter::response_answers), which gets the answers to
-    /// these lookups: as [for queries](crate::Verdict::ask).
+    /// Asks first: the host makes these lookups, and passes their answers to
+    /// [`Filter::response_answers`](crate::Filter::response_answers), which decides, as [for
+    /// queries](crate::Verdict::ask).
     pub fn ask(ask: Ask) -> ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Ask(ask.into_raw()))
     }
 
-    /// What it asks for, if it does.
+    /// The lookups, if the verdict asks for some.
     #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn asks(&self) -> Option<&raw::Ask> {
         match &self.decision {
@@ -157,7 +158,7 @@ impl ResponseVerdict {
         }
     }
 
-    /// What the host is told; nothing if that changes nothing.
+    /// The verdict for the host; none if it changes nothing.
     pub(crate) fn into_raw(self, response: u32) -> Option<raw::ResponseVerdict> {
         let ResponseVerdict {
             decision,

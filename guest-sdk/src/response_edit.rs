@@ -1,4 +1,4 @@
-//! What a filter changes in a response.
+//! Edits of responses.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::seconds;
 use crate::{ExtendedError, Name, Rcode, Record, Section, Type};
 
-/// What happens to a response: with the query's verdict if it is known by then, else with the
-/// response's. Applied where the filter stands, so a filter below `cache` changes what is kept.
+/// Edits of a response: made by the query's verdict if known by then, else by the response's. They apply
+/// where the filter stands in the zone, so those of a filter below `cache` change what is cached.
 ///
 /// ```
 /// use dnsweir_filter::{ExtendedError, ResponseEdit, Selector, Type, Verdict};
@@ -40,14 +40,14 @@ impl ResponseEdit {
         })
     }
 
-    /// Removes records, and the signatures over what is left of their sets. Edits of records are done in the order in which
-    /// they are said; at most 64.
+    /// Removes records, and the signatures of RRsets that lose one. Edits of records are applied in the order
+    /// of these calls; at most 64.
     pub fn remove(mut self, selector: Selector) -> ResponseEdit {
         self.0.records.push(raw::RecordEdit::Remove(selector.0));
         self
     }
 
-    /// Puts these in the place of the first of the records selected, if there is one, and removes the others.
+    /// Replaces the first selected record by these, if there is one, and removes the others.
     pub fn replace(mut self, selector: Selector, records: impl IntoIterator<Item = Record>) -> ResponseEdit {
         let records = records.into_iter().map(Record::into_raw).collect();
         self.0
@@ -63,39 +63,39 @@ impl ResponseEdit {
         self
     }
 
-    /// Has the records of each set in the answer section begin with the one that has this index, and go round.
+    /// Rotates each RRset of the answer section so that the record with this index comes first.
     pub fn rotate(mut self, by: u32) -> ResponseEdit {
         let order = raw::Order::Rotate(by);
         self.0.records.push(raw::RecordEdit::Order(order));
         self
     }
 
-    /// Puts the records of each set in the answer section in an order by chance: another one for each response, even if the
-    /// verdict is [remembered](crate::Verdict::remember).
+    /// Shuffles each RRset of the answer section, differently for each response, even if the verdict is
+    /// [remembered](crate::Verdict::remember).
     pub fn shuffle(mut self) -> ResponseEdit {
         let order = raw::Order::Shuffle;
         self.0.records.push(raw::RecordEdit::Order(order));
         self
     }
 
-    /// Puts the answer section in the order of these indices. Records that are not named follow.
+    /// Reorders the answer section by these indices. Records that are not listed follow.
     pub fn permute(mut self, order: impl IntoIterator<Item = u32>) -> ResponseEdit {
         let order = raw::Order::Permute(order.into_iter().collect());
         self.0.records.push(raw::RecordEdit::Order(order));
         self
     }
 
-    /// Sets TC, or clears it. It is set in datagrams only: the client asks again over TCP.
+    /// Sets or clears TC. It is set only over UDP, where it makes the client retry over TCP.
     pub fn truncated(self, set: bool) -> ResponseEdit {
         self.header(0x0200, set)
     }
 
-    /// Sets AA, or clears it.
+    /// Sets or clears AA.
     pub fn authoritative(self, set: bool) -> ResponseEdit {
         self.header(0x0400, set)
     }
 
-    /// Sets AD, or clears it. Clients that asked with neither DO nor AD do not get it.
+    /// Sets or clears AD. Clients that sent neither DO nor AD do not get it.
     pub fn authentic(self, set: bool) -> ResponseEdit {
         self.header(0x0020, set)
     }
@@ -111,40 +111,40 @@ impl ResponseEdit {
         self
     }
 
-    /// Says why the response is as it is.
+    /// Adds an extended DNS error.
     pub fn error(mut self, error: ExtendedError) -> ResponseEdit {
         self.0.error = Some(error.into_raw());
         self
     }
 
-    /// Puts one response code in place of another. Of several for the same code, the first holds.
+    /// Replaces one rcode by another. Of several replacements of the same rcode, the first wins.
     #[inline]
     pub fn rcode(mut self, from: Rcode, to: Rcode) -> ResponseEdit {
         self.0.rcodes.push((from.0, to.0));
         self
     }
 
-    /// Raises lower TTLs to this, to the second.
+    /// Raises lower TTLs to this, in whole seconds.
     #[inline]
     pub fn ttl_min(mut self, ttl: Duration) -> ResponseEdit {
         self.0.ttl_minimum = seconds(ttl);
         self
     }
 
-    /// Lowers higher TTLs to this, to the second.
+    /// Lowers higher TTLs to this, in whole seconds.
     #[inline]
     pub fn ttl_max(mut self, ttl: Duration) -> ResponseEdit {
         self.0.ttl_maximum = seconds(ttl);
         self
     }
 
-    /// `cache` neither keeps the response nor answers from what it kept.
+    /// Bypasses `cache`, which neither stores the response nor answers from its entries.
     pub fn no_store(mut self) -> ResponseEdit {
         self.0.store = false;
         self
     }
 
-    /// `cache` does not serve the response past its TTL (RFC 8767).
+    /// Keeps `cache` from serving the response past its TTL (RFC 8767).
     pub fn no_stale(mut self) -> ResponseEdit {
         self.0.stale = false;
         self
@@ -162,7 +162,7 @@ impl Default for ResponseEdit {
     }
 }
 
-/// Which records are meant: all of them, until it is said which.
+/// A selection of records: all of them, until it is narrowed down.
 ///
 /// ```
 /// use dnsweir_filter::{Section, Selector, Type};
@@ -185,26 +185,26 @@ impl Selector {
         })
     }
 
-    /// Those of this type.
+    /// Selects the records of this type.
     pub fn of_type(rtype: Type) -> Selector {
         let mut selector = Selector::all();
         selector.0.rtype = Some(rtype.0);
         selector
     }
 
-    /// Those in this section.
+    /// Narrows the selection to this section.
     pub fn section(mut self, section: Section) -> Selector {
         self.0.section = Some(section.into_raw());
         self
     }
 
-    /// Those with this owner.
+    /// Narrows the selection to this owner.
     pub fn name<'b>(mut self, name: impl Into<Name<'b>>) -> Selector {
         self.0.name = Some(name.into().as_wire().to_vec());
         self
     }
 
-    /// Of those that the rest selects the one with this index, counted from 0.
+    /// Narrows the selection to the record with this index, from 0, among those selected otherwise.
     pub fn index(mut self, index: u32) -> Selector {
         self.0.index = Some(index);
         self

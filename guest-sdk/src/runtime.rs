@@ -1,8 +1,8 @@
-//! Between the generated bindings and a [`Filter`]: batches, bounds, the filter's place in memory.
+//! The layer between the generated bindings and a [`Filter`]: it unpacks batches, checks bounds, and stores
+//! the filter.
 //!
-//! Reached through [`export!`](crate::export) only. No unsafe code: what the bindings hand over are
-//! owned lists, and every index into them is checked, so that a host with an error in it gets fewer
-//! verdicts instead of a trap.
+//! Used only through [`export!`](crate::export). It has no unsafe code: the bindings pass owned lists, and
+//! every index into them is checked, so that a faulty host gets fewer verdicts instead of a trap.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -12,11 +12,11 @@ use crate::bindings::exports::dnsweir::filter as exports;
 use crate::config::Tree;
 use crate::{Answers, Data, Event, Filter, Manifest, Output, Query, Response, SourceFile, host};
 
-/// The filter, once it is configured.
+/// The filter, once configured.
 pub struct State<F>(Option<F>);
 
 impl<F> State<F> {
-    /// Not configured yet.
+    /// A state without a filter.
     pub const fn new() -> State<F> {
         State(None)
     }
@@ -28,12 +28,12 @@ impl<F> Default for State<F> {
     }
 }
 
-/// Makes a filter, unless its configuration has a mistake.
+/// Configures a filter, unless its configuration has a mistake.
 pub(crate) fn make<F: Filter>(setup: raw::Setup) -> Result<(F, Manifest), Vec<raw::ConfigError>> {
     let tree = Tree::new(setup);
     let made = F::configure(tree.setup());
     if let Ok((_, manifest)) = &made {
-        // Not if reading stopped half-way: then what was not read proves nothing.
+        // Only if reading was complete: otherwise, unread parts prove nothing.
         tree.check_all_read();
         if !manifest.has_phase() {
             let message = "this filter takes part in no phase; its manifest must name one";
@@ -49,14 +49,14 @@ pub(crate) fn make<F: Filter>(setup: raw::Setup) -> Result<(F, Manifest), Vec<ra
 }
 
 impl<F: Filter> State<F> {
-    /// Makes the filter, unless its configuration has a mistake.
+    /// Configures the filter, unless its configuration has a mistake.
     pub fn configure(&mut self, setup: raw::Setup) -> Result<raw::Manifest, Vec<raw::ConfigError>> {
         let (filter, manifest) = make(setup)?;
         self.0 = Some(filter);
         Ok(manifest.into_raw())
     }
 
-    /// Asks for a verdict on each record of a batch. Verdicts that change nothing are left out.
+    /// Collects the verdicts on a batch. Verdicts that change nothing are left out.
     fn verdicts<R, V>(&mut self, batch: &[R], mut ask: impl FnMut(&mut F, u32, &R) -> Option<V>) -> Vec<V> {
         let Some(filter) = &mut self.0 else {
             return Vec::new();
@@ -64,7 +64,7 @@ impl<F: Filter> State<F> {
         let mut verdicts = Vec::new();
         for (index, record) in (0u32..).zip(batch) {
             if let Some(verdict) = ask(filter, index, record) {
-                // Where there is one there are often more: room for all is made at once.
+                // A batch with one verdict often has more: reserve room for all of them.
                 if verdicts.is_empty() {
                     verdicts.reserve_exact(batch.len());
                 }
@@ -75,7 +75,7 @@ impl<F: Filter> State<F> {
         verdicts
     }
 
-    /// Says what happens to each query.
+    /// Returns the verdicts on a batch of queries.
     pub fn on_queries(&mut self, now: u64, batch: &[raw::Query], bytes: &[u8]) -> Vec<raw::Verdict> {
         self.verdicts(batch, |filter, index, query| {
             let query = Query::new(query, bytes, now)?;
@@ -83,7 +83,7 @@ impl<F: Filter> State<F> {
         })
     }
 
-    /// Says what happens to each response.
+    /// Returns the verdicts on a batch of responses.
     pub fn on_responses(
         &mut self,
         now: u64,
@@ -96,7 +96,7 @@ impl<F: Filter> State<F> {
         })
     }
 
-    /// Goes on with each query that the filter has asked about.
+    /// Returns the verdicts on queries whose lookups have been answered.
     pub fn on_query_answers(
         &mut self,
         now: u64,
@@ -112,7 +112,7 @@ impl<F: Filter> State<F> {
         })
     }
 
-    /// Goes on with each response that the filter has asked about.
+    /// Returns the verdicts on responses whose lookups have been answered.
     pub fn on_response_answers(
         &mut self,
         now: u64,
@@ -128,7 +128,7 @@ impl<F: Filter> State<F> {
         })
     }
 
-    /// Makes what is to be published.
+    /// Builds the data to publish.
     pub fn on_refresh(&mut self, sources: Vec<exports::refresh::Source>) -> Result<(), String> {
         let Some(filter) = &mut self.0 else {
             return Err("it is not configured".to_owned());
@@ -143,7 +143,7 @@ impl<F: Filter> State<F> {
         done
     }
 
-    /// Tells of each event.
+    /// Passes each event to the filter.
     pub fn on_events(&mut self, batch: &[raw::Event], bytes: &[u8]) {
         let Some(filter) = &mut self.0 else { return };
         for event in batch {
@@ -155,25 +155,25 @@ impl<F: Filter> State<F> {
     }
 }
 
-/// Has a filter make what is to be published.
+/// Lets a filter build the data to publish.
 pub(crate) fn refresh<F: Filter>(filter: &mut F, files: &[SourceFile]) -> Result<(), String> {
     let mut output = Output::default();
     filter.refresh(files, &mut output)?;
     output.finish()
 }
 
-/// A filter that [`export!`](crate::export) has given a place in memory.
+/// A filter that [`export!`](crate::export) has given a static to live in.
 pub trait Exported: Filter {
-    /// Lends the place out. A `thread_local!`, which in single-threaded WebAssembly is a plain
-    /// static, and safe without a word of proof.
+    /// Borrows that static: a `thread_local!`, which in single-threaded WebAssembly is a plain static that
+    /// needs no unsafe code.
     fn with<R>(work: impl FnOnce(&RefCell<State<Self>>) -> R) -> R;
 }
 
-/// What the bindings call.
+/// The implementation of the exports that the bindings call.
 pub struct Component<F>(PhantomData<F>);
 
-/// Runs work on the filter. The component model forbids the host to enter a guest that is already
-/// running; a host that does gets nothing.
+/// Runs work on the filter. The component model forbids the host to enter a guest that is already running; a
+/// host that does gets the default value.
 fn enter<F: Exported, R: Default>(work: impl FnOnce(&mut State<F>) -> R) -> R {
     F::with(|state| {
         state
@@ -186,7 +186,7 @@ fn enter<F: Exported, R: Default>(work: impl FnOnce(&mut State<F>) -> R) -> R {
 impl<F: Exported> exports::configure::Guest for Component<F> {
     fn configure(setup: raw::Setup) -> Result<raw::Manifest, Vec<raw::ConfigError>> {
         std::panic::set_hook(Box::new(|panic| {
-            // Without this the text is lost: a module without WASI has no standard error.
+            // Otherwise the message is lost: a module without WASI has no standard error.
             host::log(host::Level::Error, &panic.to_string());
         }));
         let mut result = Err(Vec::new());
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::{Invalid, ResponseVerdict, Setup, Verdict};
 
-    /// Refuses everything it gets to see.
+    /// Changes everything it sees.
     struct Refuser;
 
     impl Filter for Refuser {
@@ -318,7 +318,7 @@ mod tests {
             verdicts.iter().map(|verdict| verdict.query).collect::<Vec<_>>(),
             [0, 4]
         );
-        // A message that is not there is none.
+        // A message that is out of range counts as missing.
         let batch = [
             response(query(0, 3), 0, 0),
             response(query(0, 3), 1, 3),

@@ -1,16 +1,16 @@
-//! Tables that all instances of a filter share.
+//! Tables shared by all instances of a filter.
 
 use std::time::Duration;
 
-/// A table of the filter's own: what one worker of the proxy writes, all others see, and a reload or another module does not
-/// lose it, as long as the name of the filter and the name and size of the table stay the same. [`Setup::table`] declares
-/// one.
+/// A table shared by all instances of a filter: what one worker of the proxy writes, all others see. It
+/// survives reloads and module swaps, as long as the names of filter and table, and the table's size, stay
+/// the same. Declared with [`Setup::table`].
 ///
-/// Each function is one call into the host, some tenths of a microsecond, and does one thing at once: nobody comes between
-/// the two halves of an [`add`](Table::add). Where the table is full, what was written longest ago gives way, about: it is for
-/// what can be found out again, or forgotten.
+/// Each method is one atomic call into the host, which takes some tenths of a microsecond: no other worker
+/// can come between the two halves of an [`add`](Table::add). A full table evicts, roughly, the entries
+/// written longest ago, so store only what can be found out again, or forgotten.
 ///
-/// A value is octets, a number or a bucket of tokens. A number is its 8 octets, little-endian.
+/// A value is bytes, a number or a token bucket. A number is stored as 8 bytes, little-endian.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,47 +45,48 @@ use std::time::Duration;
 /// [`Setup::table`]: crate::Setup::table
 #[derive(Debug)]
 pub struct Table {
-    /// In the manifest.
+    /// The table's index in the manifest.
     index: u32,
 }
 
 impl Table {
-    /// What an entry counts as beside the octets of its key and value.
+    /// The size in bytes that an entry counts in addition to its key and value.
     pub const OVERHEAD: usize = 192;
 
     pub(crate) fn new(index: u32) -> Table {
         Table { index }
     }
 
-    /// The value under a key; none of a bucket.
+    /// The value of a key; none for a bucket.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         host::get(self.index, key.as_ref())
     }
 
-    /// The number under a key.
+    /// The number stored under a key.
     pub fn number(&self, key: impl AsRef<[u8]>) -> Option<i64> {
         let octets = self.get(key)?;
         octets.try_into().ok().map(i64::from_le_bytes)
     }
 
-    /// Puts a value in the place of what is there, for a time if there is one. False if the table refused it: keys have at
-    /// most 1024 octets, and entries at most 64 KiB, and no more than the table.
+    /// Stores a value, replacing the old one; with a `ttl`, it expires. Returns false if the table refuses
+    /// it: keys have at most 1024 bytes, and entries at most 64 KiB and no more than the table.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Option<Duration>) -> bool {
         host::put(self.index, key.as_ref(), value.as_ref(), milliseconds(ttl))
     }
 
-    /// Removes what is under a key. Whether there was anything.
+    /// Removes an entry. Returns whether there was one.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
         host::remove(self.index, key.as_ref())
     }
 
-    /// Adds to a number, and gives the sum. Where there is none it begins with 0, for a time if there is one; later
-    /// additions do not prolong it.
+    /// Adds to a number, and returns the sum. A missing number counts as 0; its `ttl`, if any, starts then,
+    /// and later additions do not extend it.
     pub fn add(&self, key: impl AsRef<[u8]>, by: i64, ttl: Option<Duration>) -> i64 {
         host::add(self.index, key.as_ref(), by, milliseconds(ttl))
     }
 
-    /// Puts `new`, or removes what is there if that is none, if the value is still as expected. Whether it did.
+    /// Stores `new`, or removes the entry if `new` is none, if the value is still `expected`. Returns whether
+    /// it was.
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -96,14 +97,14 @@ impl Table {
         host::compare_and_swap(self.index, key.as_ref(), expected, new, milliseconds(ttl))
     }
 
-    /// Takes so many tokens out of a bucket, which fills by `rate` a second up to `burst` and starts full. Whether they were
-    /// there: if not, none is taken.
+    /// Takes tokens out of a bucket, which starts full and refills by `rate` per second up to `burst`.
+    /// Returns false, and takes none, if there are too few.
     pub fn take(&self, key: impl AsRef<[u8]>, tokens: u32, rate: f64, burst: u32) -> bool {
         host::take(self.index, key.as_ref(), tokens, rate, burst)
     }
 }
 
-/// As the host has it: 0 is without end, so the shortest time is 1.
+/// The host's form of a TTL: 0 means unlimited, so the shortest TTL is 1.
 fn milliseconds(ttl: Option<Duration>) -> u64 {
     ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1))
 }

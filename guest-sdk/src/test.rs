@@ -1,4 +1,4 @@
-//! Runs a filter as the host would, without one: in unit tests, natively.
+//! Runs a filter natively in unit tests, in place of the host.
 //!
 //! ```
 //! # use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup};
@@ -46,18 +46,18 @@ pub use literals::{EventLiteral, QueryLiteral, ResponseLiteral, event, query, re
 #[cfg(feature = "messages")]
 pub use records::message;
 
-/// Configures a filter that is used by one zone, the root.
+/// Configures a filter for one zone, the root.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// All mistakes in the configuration.
 pub fn start<F: Filter>(config: impl IntoIterator<Item = Node>) -> Result<Running<F>, Vec<Mistake>> {
     start_in(&["."], config)
 }
 
-/// Configures a filter that is used by these zones.
+/// Configures a filter for these zones.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// All mistakes in the configuration.
 pub fn start_in<F: Filter>(
     zones: &[&str],
     config: impl IntoIterator<Item = Node>,
@@ -66,11 +66,11 @@ pub fn start_in<F: Filter>(
     configure(zones, config, Tables::default())
 }
 
-/// Configures one more filter, used by the root zone, that has the tables of another one: as on another worker, or after a
-/// reload. Counters and what is printed and logged they have together as well.
+/// Configures another filter for the root zone that shares the tables of `other`, as on another worker or
+/// after a reload. They also share counters, printed lines and log lines.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// All mistakes in the configuration.
 pub fn start_beside<F: Filter, G: Filter>(
     other: &Running<G>,
     config: impl IntoIterator<Item = Node>,
@@ -108,7 +108,7 @@ fn configure<F: Filter>(
     })
 }
 
-/// The text of a line as [`print_with`](crate::print_with) would print it, without its end.
+/// The text of a line that [`print_with`](crate::print_with) would print, without its line end.
 pub fn line(write: impl FnOnce(&mut crate::Line<'_>)) -> String {
     let mut lines = crate::line::Lines::new();
     lines.add(write);
@@ -117,7 +117,7 @@ pub fn line(write: impl FnOnce(&mut crate::Line<'_>)) -> String {
     text
 }
 
-/// A filter at work.
+/// A configured filter.
 pub struct Running<F> {
     filter: F,
     manifest: Manifest,
@@ -134,28 +134,28 @@ impl<F> fmt::Debug for Running<F> {
 }
 
 impl<F: Filter> Running<F> {
-    /// What the filter asked to see.
+    /// The filter's manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What lookups of this name and type find from now on. Names that were not told do not exist.
+    /// Sets the answer to lookups of this name and type. Lookups without an answer get NXDOMAIN.
     pub fn finds(&mut self, name: &str, qtype: Type, answer: Answer) {
         self.lookups.insert(name, qtype, Ok(answer));
     }
 
-    /// What becomes of lookups of this name and type from now on.
+    /// Makes lookups of this name and type end with this status.
     pub fn loses(&mut self, name: &str, qtype: Type, status: LookupStatus) {
         self.lookups.insert(name, qtype, Err(status));
     }
 
-    /// The lookups that the filter has asked for since the last call of this: `www.example. A below`.
+    /// Takes the lookups that the filter has made, in the form `www.example. A below`.
     pub fn asked(&mut self) -> Vec<String> {
         self.lookups.take_asked()
     }
 
-    /// The query phase. Not held back by the manifest. If the filter asks, it gets its answers, and the verdict is
-    /// what it says then.
+    /// Runs the query phase, whatever the manifest says. If the filter asks for lookups, it gets their
+    /// answers, and the final verdict is returned.
     pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
         let (raw, bytes) = (query.raw(), query.wire());
         let now = query.millis();
@@ -173,7 +173,7 @@ impl<F: Filter> Running<F> {
         verdict
     }
 
-    /// The response phase. Not held back by the manifest. If the filter asks, as for queries.
+    /// Runs the response phase, whatever the manifest says. Lookups work as for queries.
     pub fn response(&mut self, response: &ResponseLiteral) -> ResponseVerdict {
         let (raw, bytes) = response.raw();
         let now = response.query().millis();
@@ -191,13 +191,13 @@ impl<F: Filter> Running<F> {
         verdict
     }
 
-    /// The host's part in an ask: the answers, behind these bytes.
+    /// The host's part of an ask: appends the answers to these bytes.
     fn hand(&mut self, ask: &raw::Ask, before: &[u8], round: usize) -> Handed {
         assert!(self.manifest.has_asks(), "the manifest does not say that it asks");
         self.lookups.hand(ask, before, round)
     }
 
-    /// The event phase, held back by the manifest's [outcomes](crate::Manifest::outcomes) alone.
+    /// Runs the event phase, limited only by the manifest's [outcomes](crate::Manifest::outcomes).
     pub fn event(&mut self, event: &EventLiteral) {
         let (raw, bytes) = event.raw();
         let view = Event::new(&raw, &bytes);
@@ -215,11 +215,11 @@ impl<F: Filter> Running<F> {
         result
     }
 
-    /// Has the filter make its data of these files, each with the name of its source. It, and whatever else was started by this
-    /// test, sees it from its next call on.
+    /// Refreshes the filter's data from these files, each with the name of its source. This filter and all
+    /// others started by this test see the new data from their next call on.
     ///
     /// # Errors
-    /// What the filter says is wrong with them.
+    /// The error that the filter returns.
     pub fn refresh<O: AsRef<[u8]>>(
         &mut self,
         files: impl IntoIterator<Item = (&'static str, O)>,
@@ -235,22 +235,22 @@ impl<F: Filter> Running<F> {
         done
     }
 
-    /// What was printed since the last call of this.
+    /// Takes what was printed.
     pub fn printed(&self) -> String {
         RECORDER.with_borrow_mut(|recorder| std::mem::take(&mut recorder.printed))
     }
 
-    /// What was logged since the last call of this.
+    /// Takes what was logged.
     pub fn logged(&self) -> Vec<(Level, String)> {
         RECORDER.with_borrow_mut(|recorder| std::mem::take(&mut recorder.logged))
     }
 
-    /// A counter of the filter.
+    /// The value of a counter.
     pub fn counter(&self, name: &str) -> u64 {
         self.counter_with(name, &[])
     }
 
-    /// A counter with these labels.
+    /// The value of a counter with these labels.
     pub fn counter_with(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let labels = labels.iter();
         let labels = labels.map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -259,10 +259,10 @@ impl<F: Filter> Running<F> {
     }
 }
 
-/// A mistake in a configuration, as the user gets to see it.
+/// A mistake in a configuration, as shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Name of the node; none: the block.
+    /// The name of the node; `None` for the block.
     pub node: Option<String>,
     /// The argument it points at.
     pub argument: Option<u32>,
@@ -299,7 +299,7 @@ pub struct Node {
     children: Vec<Node>,
 }
 
-/// A node without anything in it.
+/// An empty node.
 pub fn node(name: &str) -> Node {
     let raw = raw::Node {
         name: name.to_owned(),
@@ -326,7 +326,7 @@ impl Node {
         self
     }
 
-    /// Adds a node inside.
+    /// Adds a child node.
     pub fn child(mut self, child: Node) -> Node {
         self.children.push(child);
         self
@@ -342,10 +342,10 @@ impl Node {
     }
 }
 
-/// A value of a configuration: text, a whole number, a decimal one, a boolean, or [data](data()).
+/// A value of a configuration: text, an integer, a decimal, a boolean, or [data](data()).
 pub struct Literal(raw::Value);
 
-/// What the filter reads as [`Data`](crate::Data).
+/// A file that the filter reads as [`Data`](crate::Data).
 pub fn data(octets: impl AsRef<[u8]>) -> Literal {
     Literal(raw::Value::Data(data::add(octets.as_ref())))
 }

@@ -1,4 +1,4 @@
-//! Values of a configuration, and what filters make of them.
+//! Values of a configuration, and their conversion to Rust types.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Class, NameBuf, NameError, Prefix, PrefixError, Rcode, Type};
 
-/// A value as it was written.
+/// A value as written in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// `#null`
@@ -20,7 +20,7 @@ pub enum Value<'a> {
     Decimal(f64),
     /// `"text"`, or a bare word
     Text(&'a str),
-    /// `(data)"PATH"`, which is read as [`Data`](crate::Data): its index.
+    /// `(data)"PATH"`: the index of the file, which [`Data`](crate::Data) reads.
     Data(u32),
 }
 
@@ -38,10 +38,10 @@ impl<'a> Value<'a> {
 }
 
 impl Value<'_> {
-    /// What the word stands for that this is.
+    /// Returns the value paired with this word.
     ///
     /// # Errors
-    /// The words that there are, as help for the user.
+    /// A list of the valid words, as help for the user.
     ///
     /// ```
     /// use dnsweir_filter::Value;
@@ -59,8 +59,7 @@ impl Value<'_> {
     }
 }
 
-/// As it would be written in the configuration, on one line. Of a long text, which may be a whole file, the
-/// beginning.
+/// As it would be written in the configuration, on one line. A long text, which may be a whole file, is cut.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,10 +81,10 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// Letters of a text that messages show.
+/// The maximum number of characters of a text in a message.
 const SHOWN: usize = 60;
 
-/// What a value of the configuration can be read as.
+/// A type that a value of the configuration can be read as.
 ///
 /// ```
 /// use dnsweir_filter::{FromValue, Value};
@@ -104,7 +103,7 @@ const SHOWN: usize = 60;
 /// }
 /// ```
 pub trait FromValue: Sized {
-    /// What the user reads that it must be, with its article: `a duration`.
+    /// The expected kind of value for error messages, with its article: `a duration`.
     const EXPECTED: &'static str;
 
     /// Reads a value.
@@ -154,7 +153,7 @@ macro_rules! integers {
 
 integers! { u8 u16 u32 u64 i64 }
 
-/// Text with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`.
+/// A number with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`.
 impl FromValue for Duration {
     const EXPECTED: &'static str = "a duration";
 
@@ -182,7 +181,7 @@ impl FromValue for Duration {
     }
 }
 
-/// A duration as records carry it: in whole seconds, at most 2 147 483 647 (RFC 2181 section 8).
+/// A TTL of a record: in whole seconds, at most 2 147 483 647 (RFC 2181 section 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ttl(Duration);
 

@@ -1,4 +1,4 @@
-//! What a filter says of a query.
+//! What a filter decides about a query.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Answer, Ask, Class, ExtendedError, NameBuf, NamedSource, Prefix, Rcode, ResponseEdit, Type};
 
-/// What happens to a query: a decision, and what goes with it.
+/// The decision about a query, and its options.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,45 +40,45 @@ impl Verdict {
         }
     }
 
-    /// On to the next stage.
+    /// Passes the query on to the next stage.
     #[inline]
     pub fn pass() -> Verdict {
         Verdict::new(raw::Decision::Pass)
     }
 
-    /// On to the next stage under another name, type or class.
+    /// Passes the query on to the next stage under another name, type or class.
     #[inline]
     pub fn rewrite(rewrite: Rewrite) -> Verdict {
         Verdict::new(raw::Decision::Rewrite(rewrite.0))
     }
 
-    /// Answered here; nothing below this filter sees the query.
+    /// Answers the query; nothing below this filter sees it.
     #[inline]
     pub fn answer(answer: Answer) -> Verdict {
         Verdict::new(raw::Decision::Answer(answer.into_raw()))
     }
 
-    /// The client gets a CNAME to this name, and what that name resolves to. It is asked from the
+    /// Answers with a CNAME to this name, and with what that name resolves to. The name is resolved from the
     /// top, through the zone that owns it.
     pub fn alias(target: NameBuf) -> Verdict {
         Verdict::first_of([target])
     }
 
-    /// The same with the first of these names that exists, as a resolver with a search list does.
-    /// Every answer but NXDOMAIN ends the search; if there is none, the client gets that of the last
-    /// name. The question's own name may be among them.
+    /// Like [`alias`](Verdict::alias), to the first of these names that exists, as a resolver with a search
+    /// list does. Every answer but NXDOMAIN ends the search; if no name exists, the client gets the answer
+    /// for the last one. The question's own name may be among them.
     ///
-    /// What the proxy asks for them comes by this filter again if the names are in its zone, as
-    /// [`Transport::Internal`](crate::Transport::Internal): pass it. And do not have the verdict
-    /// [remembered](Verdict::remember) if the question is among the names: the host's memory does not know
-    /// who asks. At least 1 name, at most 33.
+    /// The proxy's queries for these names pass through this filter again if they are in its zone, with
+    /// [`Transport::Internal`](crate::Transport::Internal): let them pass. And do not let the host
+    /// [remember](Verdict::remember) the verdict if the question's name is among the names: the remembered
+    /// verdict applies to the proxy's own queries, too. 1 to 33 names.
     pub fn first_of(targets: impl IntoIterator<Item = NameBuf>) -> Verdict {
         let targets = targets.into_iter().map(NameBuf::into_wire).collect();
         Verdict::new(raw::Decision::Alias(targets))
     }
 
-    /// An empty response with this code, marked as blocked (RFC 8914 section 4.16) unless an
-    /// [error](Verdict::error) says something else.
+    /// Answers with an empty response with this rcode, marked as Blocked (RFC 8914 section 4.16) unless
+    /// [`error`](Verdict::error) sets another code.
     #[inline]
     pub fn refuse(rcode: Rcode) -> Verdict {
         Verdict::new(raw::Decision::Refuse(raw::Refusal {
@@ -87,27 +87,29 @@ impl Verdict {
         }))
     }
 
-    /// Decided later, by [`Filter::answers`](crate::Filter::answers), which gets the answers to these
-    /// lookups. The manifest has to say that the filter [asks](crate::Manifest::asks).
+    /// Asks first: the host makes these lookups, and passes their answers to
+    /// [`Filter::answers`](crate::Filter::answers), which decides. Needs [`asks`](crate::Manifest::asks) in
+    /// the manifest.
     ///
-    /// If this is [remembered](Verdict::remember), everybody's query leads to the same lookups at once.
-    /// What is decided then may be remembered as well, and holds in its place.
+    /// If this verdict is [remembered](Verdict::remember), every matching query starts the same lookups
+    /// without a call of the filter. The verdict that follows may be remembered as well, and then replaces
+    /// it.
     pub fn ask(ask: Ask) -> Verdict {
         Verdict::new(raw::Decision::Ask(ask.into_raw()))
     }
 
-    /// No response at all.
+    /// Drops the query: the client gets no response.
     pub fn drop() -> Verdict {
         Verdict::drop_for("")
     }
 
-    /// No response at all, for this reason: the metrics count by it, as `dnsweir_filter_drops_total{filter, reason}`.
-    /// One or a few words; what is longer than 64 octets is cut.
+    /// Drops the query for this reason, a label of the metric `dnsweir_filter_drops_total{filter, reason}`.
+    /// Use one or a few words; the text is cut after 64 bytes.
     pub fn drop_for(reason: &str) -> Verdict {
         Verdict::new(raw::Decision::Drop(drop_reason(reason)))
     }
 
-    /// Says why the response is as it is.
+    /// Adds an extended DNS error to the response.
     pub fn error(mut self, error: ExtendedError) -> Verdict {
         match &mut self.decision {
             raw::Decision::Refuse(refusal) => refusal.error = Some(error.into_raw()),
@@ -120,30 +122,32 @@ impl Verdict {
         self
     }
 
-    /// The same verdict holds this long for every query with the same name, type, class and zone,
-    /// whoever asks: the host does not call the filter for them. Only for verdicts that depend on
-    /// nothing else. To the millisecond, at most 49 days.
+    /// Lets the host apply this verdict to every query with the same name, type, class and zone, from
+    /// any client, for this long, without calling the filter. Only for verdicts that depend on nothing else.
+    /// Resolution 1 ms, at most 49 days.
     #[inline]
     pub fn remember(mut self, time: Duration) -> Verdict {
         self.remember = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         self
     }
 
-    /// Changes the response, too, without a call of the response phase.
+    /// Edits the response as well, without a call of the response phase.
     #[inline]
     pub fn edit(mut self, edit: ResponseEdit) -> Verdict {
         self.edit = Some(edit.into_raw());
         self
     }
 
-    /// Asks this source in the place of the zone's, if the query [goes on](Verdict::pass). The cache keeps its answers apart.
+    /// Sends the query to this source instead of the zone's, if it [goes on](Verdict::pass). The cache keeps
+    /// the answers of each source separately.
     pub fn via(mut self, source: NamedSource) -> Verdict {
         self.route().source = Some(source.0);
         self
     }
 
-    /// Tells upstreams that the client is in this network (RFC 7871), if the query [goes on](Verdict::pass): nobody is told
-    /// otherwise. The cache keeps the answers for each network apart; below `cache`, they are not kept.
+    /// Sends this client subnet to upstreams (RFC 7871), if the query [goes on](Verdict::pass). By default
+    /// none is sent. The cache keeps the answers of each subnet separately; if the filter is below `cache`,
+    /// they are not cached.
     pub fn client_subnet(mut self, subnet: Prefix) -> Verdict {
         let address = match subnet.address() {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -164,16 +168,15 @@ impl Verdict {
         })
     }
 
-    /// Leaves the response phase out for this query.
+    /// Skips the response phase for this query.
     #[inline]
     pub fn skip_response(mut self) -> Verdict {
         self.skip_response = true;
         self
     }
 
-    /// Holds the response back for this long once there is one, to the millisecond: at most two seconds. What several
-    /// filters say adds up. The query waits among others, and holds none of them up; where there is no room to wait, the
-    /// response goes out at once.
+    /// Delays the response by this long, at most two seconds (resolution 1 ms). Delays of several filters add
+    /// up. A delayed query holds up no other; if too many are waiting, the response is sent immediately.
     ///
     /// ```
     /// use std::time::Duration;
@@ -187,7 +190,7 @@ impl Verdict {
         self
     }
 
-    /// What it asks for, if it does.
+    /// The lookups, if the verdict asks for some.
     #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn asks(&self) -> Option<&raw::Ask> {
         match &self.decision {
@@ -196,7 +199,7 @@ impl Verdict {
         }
     }
 
-    /// What the host is told; nothing if that is what it would do anyway.
+    /// The verdict for the host; none if it is what the host does by default.
     #[inline]
     pub(crate) fn into_raw(self, query: u32) -> Option<raw::Verdict> {
         let Verdict {
@@ -210,7 +213,7 @@ impl Verdict {
         let passes = matches!(decision, raw::Decision::Pass);
         let silent =
             passes && remember == 0 && edit.is_none() && !skip_response && delay == 0 && route.is_none();
-        // What does not go on goes nowhere.
+        // Only a query that goes on has a route.
         let route = route.filter(|_| passes || matches!(decision, raw::Decision::Rewrite(_)));
         (!silent).then_some(raw::Verdict {
             query,
@@ -224,7 +227,7 @@ impl Verdict {
     }
 }
 
-/// What a query becomes. Whatever is not said stays.
+/// Changes to a query. Everything else stays the same.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Rewrite(raw::Rewrite);
@@ -240,26 +243,26 @@ impl Rewrite {
         })
     }
 
-    /// Asks for this name.
+    /// Changes the name.
     pub fn name(mut self, name: NameBuf) -> Rewrite {
         self.0.name = Some(name.into_wire());
         self
     }
 
-    /// Asks for this type.
+    /// Changes the type.
     pub fn qtype(mut self, qtype: Type) -> Rewrite {
         self.0.qtype = Some(qtype.0);
         self
     }
 
-    /// Asks for this class.
+    /// Changes the class.
     pub fn class(mut self, class: Class) -> Rewrite {
         self.0.qclass = Some(class.0);
         self
     }
 
-    /// Leaves the new name in the answer. Without this, records that carry it get the client's
-    /// name back, since resolvers drop answers to other names.
+    /// Keeps the new name in the answer. By default, records with the new name get the client's name back,
+    /// since resolvers drop answers to other names.
     pub fn keep_answers(mut self) -> Rewrite {
         self.0.revert = false;
         self
@@ -272,17 +275,17 @@ impl Default for Rewrite {
     }
 }
 
-/// A delay as long as the host takes it.
+/// A delay, limited to what the host accepts.
 pub(crate) fn milliseconds(delay: Duration) -> u16 {
     delay.as_millis().min(2000) as u16
 }
 
-/// A reason as long as the host takes it.
+/// A reason, limited to what the host accepts.
 pub(crate) fn drop_reason(reason: &str) -> String {
     reason[..reason.floor_char_boundary(64)].to_owned()
 }
 
-/// TTLs are 31 bits wide: one with the top bit set counts as 0 (RFC 2181 section 8).
+/// A TTL in seconds, limited to 31 bits: one with the top bit set counts as 0 (RFC 2181 section 8).
 pub(crate) fn seconds(ttl: Duration) -> u32 {
     u32::try_from(ttl.as_secs())
         .unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! What a user reads about mistakes in a filter's configuration.
+//! The messages about mistakes in a filter's configuration.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -143,7 +143,7 @@ fn every_mistake_is_reported_with_its_place() {
 
 #[test]
 fn nothing_is_claimed_about_what_was_not_read() {
-    // `ttl` is wrong, and reading it ended before its second argument.
+    // `ttl` is wrong, and reading stopped before its second argument.
     let found = mistakes([node("ttl").arg(5).arg("more").prop("jitter", "yes")]);
     let messages: Vec<_> = found.iter().map(|mistake| mistake.message.as_str()).collect();
     assert_eq!(

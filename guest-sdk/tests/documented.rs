@@ -1,5 +1,5 @@
-//! The Rust of `docs/filters.md`, word for word: a test of the whole repository compares it. Each section is a filter here, and
-//! does what the document says of it.
+//! The Rust code of `docs/filters.md`, word for word; a test of the whole repository compares them. Each
+//! section is a filter here that does what the document says.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A filter with every phase, run as its author would in a test.
+//! A filter with every phase, run as in a unit test by its author.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -120,7 +120,7 @@ fn a_query_shows_what_the_client_sent() {
     );
 }
 
-/// Has two addresses, and leads elsewhere for CNAME.
+/// Answers with two addresses, and with an alias for CNAME.
 struct Host;
 
 impl Filter for Host {

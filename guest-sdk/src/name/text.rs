@@ -1,4 +1,4 @@
-//! Names as people write them: presentation format (RFC 1035 section 5.1).
+//! Names as text: presentation format (RFC 1035 section 5.1).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 use super::{Name, NameBuf, push_label};
 
 impl Name<'_> {
-    /// Appends the presentation format (RFC 1035 section 5.1), ending in a dot. Whatever is not a
-    /// letter, a digit or plain punctuation is escaped, so the text is ASCII, and holds no space,
-    /// control character or quote that is not behind a backslash.
+    /// Appends the presentation format (RFC 1035 section 5.1), with a final dot. Everything but letters,
+    /// digits and plain punctuation is escaped, so the text is ASCII, without any space, control character or
+    /// unescaped quote.
     pub fn write_text(self, text: &mut Vec<u8>) {
         if self.is_root() {
             text.push(b'.');
@@ -56,7 +56,7 @@ impl fmt::Debug for NameBuf {
     }
 }
 
-/// Whether an octet stands for itself in presentation format.
+/// Whether a byte needs no escape in presentation format.
 fn is_plain(octet: u8) -> bool {
     const PLAIN: [bool; 256] = {
         let mut plain = [false; 256];
@@ -103,7 +103,7 @@ impl FromStr for NameBuf {
     }
 }
 
-/// What stands behind a backslash: three decimal digits, or the character itself.
+/// Parses an escape after its backslash: three decimal digits, or the character itself.
 fn unescape(octets: &mut std::str::Bytes<'_>) -> Result<u8, NameError> {
     let first = octets.next().ok_or(NameError::BadEscape)?;
     if !first.is_ascii_digit() {
@@ -127,19 +127,19 @@ fn unescape(octets: &mut std::str::Bytes<'_>) -> Result<u8, NameError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// No text at all.
+    /// The text is empty.
     Empty,
-    /// Two dots in a row, or one in front.
+    /// Two dots in a row, or a leading dot.
     EmptyLabel,
-    /// A label of more than 63 octets.
+    /// A label of more than 63 bytes.
     LabelTooLong,
-    /// More than 255 octets in all.
+    /// More than 255 bytes in all.
     TooLong,
-    /// A backslash without a character or three digits up to 255.
+    /// A backslash that neither a character nor three digits up to 255 follow.
     BadEscape,
     /// A character outside ASCII.
     NotAscii,
-    /// A space or control character without escape.
+    /// An unescaped space or control character.
     Blank,
 }
 
@@ -206,7 +206,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<NameBuf>(), Err(error), "{text:?}");
         }
-        // 63 + 63 + 63 + 61 octets and five lengths are 255: just short enough.
+        // 63 + 63 + 63 + 61 bytes and five lengths make 255: just short enough.
         let full = [63, 63, 63, 61].map(|length| "a".repeat(length)).join(".");
         assert_eq!(name(&full).as_name().as_wire().len(), 255);
         assert_eq!(name(&full).as_name().child("b"), Err(NameError::TooLong));

@@ -1,20 +1,20 @@
-//! In the place of the host's data.
+//! Data that replaces the host's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 thread_local! {
-    /// All of a test's: none is ever taken away, so that an index stays what it is.
+    /// All data of the test. None is ever removed, so that indices stay valid.
     static ALL: RefCell<Vec<Rc<[u8]>>> = const { RefCell::new(Vec::new()) };
-    /// Where what is published under a name lies, and how often it was.
+    /// The index of the data published under each name.
     static PUBLISHED: RefCell<BTreeMap<String, u32>> = const { RefCell::new(BTreeMap::new()) };
     static REVISION: Cell<u64> = const { Cell::new(0) };
-    /// What is being made.
+    /// The output of the current refresh.
     static OUTPUT: RefCell<BTreeMap<String, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Publishes what was made, if it is to be.
+/// Ends a refresh: publishes its output, or discards it.
 pub(super) fn end_refresh(publish: bool) {
     let output = OUTPUT.take();
     if !publish {
@@ -61,7 +61,7 @@ pub(crate) fn publish(name: &str, index: u32) -> bool {
     append(name, &get(index).unwrap_or_default())
 }
 
-/// Adds data, and gives its index.
+/// Adds data, and returns its index.
 pub(super) fn add(octets: &[u8]) -> u32 {
     ALL.with_borrow_mut(|all| {
         all.push(octets.into());
@@ -84,7 +84,7 @@ pub(crate) fn read(index: u32, offset: u64, length: u32) -> Vec<u8> {
     rest[..rest.len().min(length as usize).min(64 << 10)].to_vec()
 }
 
-/// Looks at each line, and fails where the host might not find one.
+/// Searches line by line, and panics if the data is not sorted, where the host might not find a line.
 pub(crate) fn find_line(index: u32, key: &[u8], separator: u8) -> Option<Vec<u8>> {
     let data = get(index)?;
     let text = data.strip_suffix(b"\n").unwrap_or(&data);

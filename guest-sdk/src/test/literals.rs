@@ -1,4 +1,4 @@
-//! Queries, responses and events to try a filter with.
+//! Queries, responses and events for tests of filters.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::query::{
 };
 use crate::{Class, NameBuf, Rcode, Source, Transport, Type};
 
-/// A query to try a filter with.
+/// A query for a test.
 #[derive(Debug, Clone)]
 pub struct QueryLiteral {
     name: NameBuf,
@@ -28,7 +28,7 @@ pub struct QueryLiteral {
 /// A query of class IN over UDP, with RD and without EDNS, from 192.0.2.1 port 1053.
 ///
 /// # Panics
-/// If the text is no name.
+/// If the text is not a name.
 pub fn query(name: &str, qtype: Type) -> QueryLiteral {
     let name = name
         .parse()
@@ -49,78 +49,78 @@ pub fn query(name: &str, qtype: Type) -> QueryLiteral {
 }
 
 impl QueryLiteral {
-    /// Of another class.
+    /// Sets the class.
     pub fn class(mut self, class: Class) -> QueryLiteral {
         self.class = class;
         self
     }
 
-    /// From another client.
+    /// Sets the client.
     pub fn client(mut self, client: SocketAddr) -> QueryLiteral {
         self.client = client;
         self
     }
 
-    /// Over another transport.
+    /// Sets the transport.
     pub fn transport(mut self, transport: Transport) -> QueryLiteral {
         self.transport = transport;
         self
     }
 
-    /// With another second half of the header's first 32 bits.
+    /// Sets the second 16 bits of the header.
     pub fn header(mut self, header: u16) -> QueryLiteral {
         self.header = header;
         self
     }
 
-    /// With EDNS: a UDP payload size and DO.
+    /// Adds EDNS with a UDP payload size and DO.
     pub fn edns(mut self, udp_size: u16, dnssec_ok: bool) -> QueryLiteral {
         self.edns = Some((udp_size, dnssec_ok));
         self
     }
 
-    /// With an EDNS option, as a filter sees it whose manifest asked for it.
+    /// Adds an EDNS option, which the manifest should ask for.
     pub fn edns_option(mut self, code: u16, data: &[u8]) -> QueryLiteral {
         self.edns.get_or_insert((1232, false));
         self.detail(EDNS_OPTION, &[&code.to_be_bytes()[..], data].concat())
     }
 
-    /// At this listener, as a filter sees it whose manifest asked for it.
+    /// Sets the listener, which the manifest should ask for.
     pub fn listener(self, listener: &str) -> QueryLiteral {
         self.detail(LISTENER, listener.as_bytes())
     }
 
-    /// To this TLS server name, as a filter sees it whose manifest asked for it.
+    /// Sets the TLS server name, which the manifest should ask for.
     pub fn server_name(self, name: &str) -> QueryLiteral {
         self.detail(SERVER_NAME, name.as_bytes())
     }
 
-    /// From the node itself, as a filter sees it whose manifest asked for the identity.
+    /// Makes the node itself the client; the manifest should ask for the identity.
     pub fn host(self) -> QueryLiteral {
         self.detail(HOST, b"")
     }
 
-    /// From this pod, which runs as `default`, as a filter sees it whose manifest asked for the identity.
+    /// Makes this pod, with service account `default`, the client; the manifest should ask for the identity.
     pub fn pod(self, namespace: &str, name: &str) -> QueryLiteral {
         self.detail(POD, format!("{namespace}\0{name}\0default").as_bytes())
     }
 
-    /// From a pod with this label, as a filter sees it whose manifest asked for it.
+    /// Adds a label of the pod, which the manifest should ask for.
     pub fn pod_label(self, name: &str, value: &str) -> QueryLiteral {
         self.detail(POD_LABEL, format!("{name}\0{value}").as_bytes())
     }
 
-    /// From a pod with this annotation, as a filter sees it whose manifest asked for it.
+    /// Adds an annotation of the pod, which the manifest should ask for.
     pub fn pod_annotation(self, name: &str, value: &str) -> QueryLiteral {
         self.detail(POD_ANNOTATION, format!("{name}\0{value}").as_bytes())
     }
 
-    /// From a pod whose namespace has this label, as a filter sees it whose manifest asked for it.
+    /// Adds a label of the pod's namespace, which the manifest should ask for.
     pub fn namespace_label(self, name: &str, value: &str) -> QueryLiteral {
         self.detail(NAMESPACE_LABEL, format!("{name}\0{value}").as_bytes())
     }
 
-    /// From a pod whose namespace has this annotation, as a filter sees it whose manifest asked for it.
+    /// Adds an annotation of the pod's namespace, which the manifest should ask for.
     pub fn namespace_annotation(self, name: &str, value: &str) -> QueryLiteral {
         self.detail(NAMESPACE_ANNOTATION, format!("{name}\0{value}").as_bytes())
     }
@@ -132,13 +132,13 @@ impl QueryLiteral {
         self
     }
 
-    /// In another of the zones.
+    /// Sets the index of the zone.
     pub fn zone(mut self, index: u16) -> QueryLiteral {
         self.zone = index;
         self
     }
 
-    /// At a time since the Unix epoch.
+    /// Sets the time since the Unix epoch.
     pub fn time(mut self, time: Duration) -> QueryLiteral {
         self.time = time.as_millis() as u64;
         self
@@ -168,7 +168,7 @@ impl QueryLiteral {
         }
     }
 
-    /// The name and what lies behind it.
+    /// The name, followed by the details.
     pub(super) fn wire(&self) -> Vec<u8> {
         [self.name.as_name().as_wire(), &self.details].concat()
     }
@@ -184,7 +184,7 @@ impl QueryLiteral {
     }
 }
 
-/// A response to try a filter with.
+/// A response for a test.
 #[derive(Debug, Clone)]
 pub struct ResponseLiteral {
     pub(super) query: QueryLiteral,
@@ -209,25 +209,25 @@ pub fn response(query: QueryLiteral) -> ResponseLiteral {
 }
 
 impl ResponseLiteral {
-    /// With another response code.
+    /// Sets the rcode.
     pub fn rcode(mut self, rcode: Rcode) -> ResponseLiteral {
         self.rcode = rcode;
         self
     }
 
-    /// From elsewhere.
+    /// Sets the source.
     pub fn source(mut self, source: Source) -> ResponseLiteral {
         self.source = source;
         self
     }
 
-    /// With so many records in the answer section, and a lowest TTL in seconds.
+    /// Sets the number of answer records, and the lowest TTL in seconds.
     pub fn answers(mut self, count: u16, ttl: u32) -> ResponseLiteral {
         (self.answer_count, self.ttl) = (count, ttl);
         self
     }
 
-    /// With a message in wire format.
+    /// Sets the message in wire format.
     pub fn message(mut self, message: &[u8]) -> ResponseLiteral {
         self.message = message.to_vec();
         self
@@ -253,7 +253,7 @@ impl ResponseLiteral {
     }
 }
 
-/// An event to try a filter with.
+/// An event for a test.
 #[derive(Debug, Clone)]
 pub struct EventLiteral {
     query: QueryLiteral,
@@ -261,7 +261,7 @@ pub struct EventLiteral {
     message: Vec<u8>,
 }
 
-/// An answer of 45 octets to a query of 29, with records, from the cache, at once; its ID is 4660.
+/// A response of 45 bytes to a query of 29, with records, from the cache, without delay; its ID is 4660.
 pub fn event(query: QueryLiteral) -> EventLiteral {
     let raw = raw::Event {
         query: query.raw(),
@@ -282,7 +282,7 @@ pub fn event(query: QueryLiteral) -> EventLiteral {
 }
 
 impl EventLiteral {
-    /// With another response code, and without records unless it is NOERROR.
+    /// Sets the rcode, and removes the answer records unless it is NOERROR.
     pub fn rcode(mut self, rcode: Rcode) -> EventLiteral {
         self.raw.rcode = rcode.0;
         self.raw.response_header = 0x8180 | rcode.0 & 0xf;
@@ -290,13 +290,13 @@ impl EventLiteral {
         self
     }
 
-    /// Without records in the answer section.
+    /// Removes the answer records.
     pub fn no_answers(mut self) -> EventLiteral {
         self.raw.has_answers = 0;
         self
     }
 
-    /// Without any response.
+    /// Removes the response.
     pub fn dropped(mut self) -> EventLiteral {
         (
             self.raw.response_size,
@@ -306,31 +306,31 @@ impl EventLiteral {
         self
     }
 
-    /// From query to response.
+    /// Sets the time from query to response.
     pub fn duration(mut self, duration: Duration) -> EventLiteral {
         self.raw.duration = duration.as_micros() as u32;
         self
     }
 
-    /// With another ID.
+    /// Sets the ID.
     pub fn id(mut self, id: u16) -> EventLiteral {
         self.raw.id = id;
         self
     }
 
-    /// With another second half of the response header's first 32 bits.
+    /// Sets the second 16 bits of the response's header.
     pub fn response_header(mut self, header: u16) -> EventLiteral {
         self.raw.response_header = header;
         self
     }
 
-    /// From elsewhere.
+    /// Sets the source.
     pub fn source(mut self, source: Source) -> EventLiteral {
         self.raw.source = source.number();
         self
     }
 
-    /// With the response as it was sent, as a filter sees it whose manifest asked for messages.
+    /// Sets the response as it was sent; the manifest should ask for messages.
     pub fn message(mut self, message: &[u8]) -> EventLiteral {
         self.message = message.to_vec();
         self

@@ -1,14 +1,14 @@
-//! The host's part for a filter that asks: answers that the test knows.
+//! The host's part for a filter that asks: answers set by the test.
 
 use std::collections::HashMap;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Answer, Answers, LookupStatus, Name, NameBuf, Source, Type};
 
-/// How often the host lets a filter ask about one query.
+/// How often the host lets a filter ask per query.
 const ROUNDS: usize = 4;
 
-/// What names and types lead to, and what has been asked.
+/// Results by name and type, and the lookups made.
 #[derive(Default)]
 pub(super) struct Lookups {
     known: HashMap<(NameBuf, u16), Result<raw::Answer, LookupStatus>>,
@@ -23,7 +23,7 @@ pub(super) struct Handed {
 }
 
 impl Handed {
-    /// As the filter sees them.
+    /// The filter's view of them.
     pub fn view(&self) -> Option<Answers<'_>> {
         let all = (0, self.answers.len() as u32);
         Answers::new(&self.answers, all, self.state, &self.bytes)
@@ -42,7 +42,7 @@ impl Lookups {
         std::mem::take(&mut self.asked)
     }
 
-    /// The answers to an ask, `before` which are these bytes; `round` counts from 0.
+    /// The answers to an ask, appended to the bytes `before`; `round` counts from 0.
     pub fn hand(&mut self, ask: &raw::Ask, before: &[u8], round: usize) -> Handed {
         assert!(
             round < ROUNDS,
@@ -98,7 +98,7 @@ impl Lookups {
     }
 }
 
-/// A lookup as a line: name, type, and from where unless that is the top.
+/// A lookup as a line: name, type, and where it starts unless at the top.
 fn text(lookup: &raw::Lookup) -> String {
     let what = format!("{} {}", wire_name(&lookup.name), Type(lookup.qtype));
     match &lookup.path {
@@ -115,7 +115,7 @@ fn wire_name(wire: &[u8]) -> NameBuf {
     }
 }
 
-/// An answer as a message, without a compressed name in it.
+/// An answer as a message, without name compression.
 fn message(lookup: &raw::Lookup, answer: &raw::Answer) -> Vec<u8> {
     let sections = [&answer.answers, &answer.authority, &answer.additional];
     let flags = 0x8180 | u16::from(answer.authoritative) << 10 | answer.rcode & 0xf;

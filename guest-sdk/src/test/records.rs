@@ -6,11 +6,11 @@ use hickory_proto::rr::{RData, Record, RecordType};
 use super::ResponseLiteral;
 use crate::Type;
 
-/// A message in wire format that answers a question with these records, each with its owner and a TTL of five minutes. With
-/// the feature `messages`.
+/// A message in wire format that answers a question with these records, each with its owner and a TTL of five
+/// minutes. Needs the feature `messages`.
 ///
 /// # Panics
-/// If a name is none.
+/// If a name is invalid.
 pub fn message<'n>(name: &str, qtype: Type, answers: impl IntoIterator<Item = (&'n str, RData)>) -> Vec<u8> {
     let parse = |text: &str| hickory_proto::rr::Name::from_ascii(text).expect("a literal is a name");
     let fqdn = |text: &str| {
@@ -28,11 +28,11 @@ pub fn message<'n>(name: &str, qtype: Type, answers: impl IntoIterator<Item = (&
 }
 
 impl ResponseLiteral {
-    /// With the message that has these records in its answer section, each with its owner and a TTL of five minutes. With
-    /// the feature `messages`.
+    /// Sets the message to one with these answer records, each with its owner and a TTL of five minutes.
+    /// Needs the feature `messages`.
     ///
     /// # Panics
-    /// If a name is none.
+    /// If a name is invalid.
     pub fn records<'n>(self, answers: impl IntoIterator<Item = (&'n str, RData)>) -> ResponseLiteral {
         let answers: Vec<_> = answers.into_iter().collect();
         let count = answers.len() as u16;

@@ -1,4 +1,4 @@
-//! In the place of the host's tables: without bounds, and with the clock of the queries.
+//! Tables that replace the host's: without bounds, and with the time of the queries as clock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use crate::bindings::dnsweir::filter::types as raw;
 
-/// What a table holds, by key.
+/// The entries of a table, by key.
 type Contents = HashMap<Vec<u8>, Entry>;
 
-/// What filters share that were started beside each other, by the tables' names.
+/// The tables, by name, of filters that were started beside each other.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tables(Rc<RefCell<HashMap<String, Contents>>>);
 
@@ -22,16 +22,16 @@ struct Entry {
 #[derive(Debug)]
 enum Value {
     Octets(Vec<u8>),
-    /// Tokens, and when there were so many.
+    /// The tokens at a point in time.
     Bucket(f64, u64),
 }
 
-/// What a filter sees while it is called.
+/// What a filter sees during a call.
 #[derive(Default)]
 struct Seen {
     tables: Tables,
     names: Vec<String>,
-    /// Milliseconds.
+    /// In milliseconds.
     now: u64,
 }
 
@@ -40,7 +40,7 @@ thread_local! {
 }
 
 impl Tables {
-    /// Calls a filter that declares these shapes.
+    /// Calls a filter that declares tables of these shapes.
     pub(super) fn during<T>(&self, shapes: &[raw::TableShape], now: u64, call: impl FnOnce() -> T) -> T {
         let seen = Seen {
             tables: self.clone(),
@@ -54,7 +54,7 @@ impl Tables {
     }
 }
 
-/// Does something with a table.
+/// Runs work on a table.
 fn with<T>(table: u32, work: impl FnOnce(&mut HashMap<Vec<u8>, Entry>, u64) -> T) -> T {
     SEEN.with_borrow(|seen| {
         let seen = seen
