@@ -149,8 +149,8 @@ impl<'a> Setup<'a> {
 
     /// Declares a table of at most this many bytes, which all instances of the filter share and which
     /// survives reloads. Its name must be unique within the filter. An entry counts as the size of its key
-    /// and value plus [`Table::OVERHEAD`]. All tables of a filter together have at most 8 MiB, unless `limits
-    /// tables=` sets another bound.
+    /// and value plus [`Table::OVERHEAD`]. All tables of a filter together have at most 8 MiB, unless
+    /// `limits tables=` sets another bound.
     pub fn table(self, name: &str, octets: usize) -> Table {
         self.add_table(name, octets, false)
     }

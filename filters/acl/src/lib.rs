@@ -1,4 +1,4 @@
-//! Who may ask what: rules by client, name and type, of which the first that fits decides.
+//! Access control: rules by client, name and type. The first matching rule decides.
 
 mod rule;
 

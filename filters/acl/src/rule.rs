@@ -1,21 +1,21 @@
-//! A rule, as it is written.
+//! A rule of the configuration.
 
 use dnsweir_filter::{Invalid, NameBuf, Node, Prefix, Query, Type};
 
-/// What becomes of a query.
+/// What happens to a matching query.
 #[derive(Clone, Copy)]
 pub enum Action {
-    /// It goes on.
+    /// It passes.
     Allow,
     /// It is refused.
     Block,
     /// Its answer is empty.
     Filter,
-    /// It gets no answer.
+    /// It is dropped.
     Drop,
 }
 
-/// A rule. Where it names nothing, everything fits.
+/// A rule. An empty list matches everything.
 pub struct Rule {
     pub action: Action,
     clients: Vec<Prefix>,
@@ -43,7 +43,7 @@ impl Rule {
         })
     }
 
-    /// Whether it is about this query.
+    /// Whether the rule matches this query.
     pub fn fits(&self, query: &Query<'_>) -> bool {
         let (client, name) = (query.client(), query.name());
         let clients = &self.clients;
@@ -53,7 +53,7 @@ impl Rule {
     }
 }
 
-/// The values of a node in a rule, if it is written.
+/// The values of a child node; none if it is missing.
 fn values<T: dnsweir_filter::FromValue>(rule: Node<'_>, name: &'static str) -> Result<Vec<T>, Invalid> {
     rule.node(name)?.map_or(Ok(Vec::new()), |node| node.arguments(0))
 }

@@ -1,19 +1,19 @@
-//! IPv4 addresses in IPv6 addresses (RFC 6052 section 2.2).
+//! IPv4 addresses embedded in IPv6 addresses (RFC 6052 section 2.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dnsweir_filter::{FromValue, Name, Prefix, Value};
 
-/// A prefix of one of the six lengths, and the length.
+/// A prefix and its length, one of six.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Translation(u128, u8);
 
 impl Translation {
-    /// The well-known one, 64:ff9b::/96.
+    /// The well-known prefix, 64:ff9b::/96.
     pub const WELL_KNOWN: Translation = Translation(0x0064_ff9b << 96, 96);
 
-    /// The IPv6 address that stands for an IPv4 address; none: the well-known prefix is not for those that nobody reaches from
-    /// elsewhere (RFC 6052 section 3.1).
+    /// The IPv6 address that represents an IPv4 address. The well-known prefix must not represent addresses
+    /// that are not globally reachable (RFC 6052 section 3.1); for those, returns `None`.
     pub fn embed(self, address: Ipv4Addr) -> Option<Ipv6Addr> {
         let local = match address.octets() {
             [0 | 10 | 127, ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..] => true,
@@ -27,7 +27,7 @@ impl Translation {
         Some(Ipv6Addr::from_bits(self.0 | self.around(bits, |low| low >> 8)))
     }
 
-    /// The IPv4 address that a name below `ip6.arpa` stands for.
+    /// The IPv4 address that a name below `ip6.arpa` represents.
     pub fn extract(self, name: Name<'_>) -> Option<Ipv4Addr> {
         let Some(IpAddr::V6(address)) = name.reverse_address() else {
             return None;
@@ -40,7 +40,7 @@ impl Translation {
         Some(Ipv4Addr::from_bits((bits >> (96 - self.1)) as u32))
     }
 
-    /// In all but the longest prefixes, bits 64 to 71 stay zero, and what would be there is further behind.
+    /// With all but the longest prefix, bits 64 to 71 stay zero, and the bits after them move by eight.
     fn around(self, bits: u128, shift: impl Fn(u64) -> u64) -> u128 {
         match self.1 {
             96 => bits,

@@ -1,4 +1,4 @@
-//! Gives names that have IPv4 addresses only IPv6 addresses that a NAT64 translates (RFC 6147).
+//! Gives names with only IPv4 addresses IPv6 addresses that a NAT64 translates (RFC 6147).
 
 mod address;
 
@@ -13,20 +13,21 @@ use dnsweir_filter::{
 
 pub use address::Translation;
 
-/// How long an answer holds at most if nobody says how long there are no AAAA records (RFC 6147 section 5.1.7).
+/// The maximum TTL in seconds if no SOA bounds how long AAAA records are missing (RFC 6147 section 5.1.7).
 const UNSAID: u32 = 600;
 
-/// The first of the IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
+/// The prefix of IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
 const MAPPED: Ipv6Addr = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
 
 /// The filter.
 pub struct Dns64 {
     translation: Translation,
-    /// AAAA records with these addresses count as none (RFC 6147 section 5.1.4).
+    /// AAAA records with these addresses are ignored (RFC 6147 section 5.1.4).
     exclude: Vec<Prefix>,
-    /// Names with IPv6 addresses of their own are translated, too, against RFC 6147 section 5.1.1.
+    /// Whether names with IPv6 addresses of their own are translated as well, contrary to RFC 6147
+    /// section 5.1.1.
     always: bool,
-    /// Who asks over IPv4 can reach IPv4 addresses.
+    /// Whether clients that ask over IPv4, and so can reach IPv4 addresses, are left out.
     only_ipv6: bool,
 }
 
@@ -50,7 +51,8 @@ impl Filter for Dns64 {
         Ok((filter, manifest.types([Type::AAAA, Type::PTR])))
     }
 
-    /// What asks for the name of a translated address is led to that of the IPv4 address (RFC 6147 section 5.3.1).
+    /// Redirects a PTR query for a translated address to the name of the IPv4 address (RFC 6147
+    /// section 5.3.1).
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let is_ptr = query.qtype() == Type::PTR;
         match self.translation.extract(query.name()).filter(|_| is_ptr) {
@@ -61,10 +63,11 @@ impl Filter for Dns64 {
 
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         let query = response.query();
-        // Who validates by itself would find the answer forged (section 5.5).
+        // A client that validates itself would find the answer forged (section 5.5).
         let validates = query.dnssec_ok() && query.checking_disabled();
         let here = query.qtype() == Type::AAAA && query.class() == Class::IN;
-        // A name that does not exist has no addresses either; any other error is as if it had no AAAA records (section 5.1.2).
+        // A name that does not exist has no A records either; any other error counts as no AAAA records
+        // (section 5.1.2).
         let left_out = self.only_ipv6 && query.client().is_ipv4();
         if !here || validates || left_out || response.rcode() == Rcode::NXDOMAIN {
             return ResponseVerdict::pass();
@@ -84,7 +87,7 @@ impl Filter for Dns64 {
                 Some(answer) => ResponseVerdict::replace(answer),
                 None => self.strip(&message),
             },
-            // That there are no addresses is not known.
+            // It is unknown whether there are addresses.
             _ => ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL)),
         }
     }
@@ -95,15 +98,15 @@ impl Dns64 {
         self.exclude.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// What is left of an answer without the excluded addresses (section 5.1.4).
+    /// Removes the excluded addresses from an answer (section 5.1.4).
     fn strip(&self, message: &Message) -> ResponseVerdict {
         let excluded = |data: &RData| data.ip_addr().is_some_and(|address| self.excludes(address));
         let edit = message.without(excluded);
         edit.map_or(ResponseVerdict::pass(), ResponseVerdict::edit)
     }
 
-    /// An answer to a question for A as one for AAAA, with the CNAME and DNAME records that lead to it (section 5.4); none:
-    /// there is no address in it that may be translated.
+    /// Turns an A answer into an AAAA answer, with the CNAME and DNAME records that lead to it (section 5.4).
+    /// Returns `None` if it has no address that may be translated.
     fn translated(&self, empty: &Message, found: &Found<'_>) -> Option<Answer> {
         let message = found.read().ok()?;
         let soa = (empty.authority().iter()).find(|record| matches!(record.data, RData::SOA(_)));

@@ -1,4 +1,4 @@
-//! Names with IPv4 addresses only, for hosts with IPv6 only.
+//! Names with only IPv4 addresses, for hosts with only IPv6.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ fn start() -> Running<Dns64> {
     filter
 }
 
-/// RFC 6052 section 2.4.
+/// The examples of RFC 6052 section 2.4.
 #[test]
 fn addresses_are_embedded_as_the_rfc_has_it() {
     for (prefix, expected) in [
@@ -62,11 +62,11 @@ fn addresses_are_embedded_as_the_rfc_has_it() {
             "{prefix}"
         );
     }
-    // The well-known prefix is for addresses of the whole world.
+    // The well-known prefix is only for globally reachable addresses.
     assert_eq!(Translation::WELL_KNOWN.embed([10, 0, 0, 1].into()), None);
 }
 
-/// The answer to a question for AAAA that has no such record.
+/// The answer to an AAAA query for a name without such records.
 fn translated(ttls: [u64; 2]) -> ResponseVerdict {
     let address: Ipv6Addr = "64:ff9b::192.0.2.33".parse().unwrap();
     let [alias, record] = ttls.map(Duration::from_secs);
@@ -90,10 +90,10 @@ fn a_name_without_ipv6_addresses_gets_translated_ones() {
     let mut filter = start();
     let empty = test::response(query("old.test", Type::AAAA)).message(&denial(120));
     let told = filter.response(&empty);
-    // hickory's records of known types become octets.
+    // Records of types that hickory knows become bytes.
     assert_eq!(format!("{told:?}"), format!("{:?}", translated([120, 30])));
     assert_eq!(filter.asked(), ["old.test. A below"]);
-    // Ten minutes if nobody says how long there are none.
+    // Ten minutes if there is no SOA.
     let failed = test::response(query("old.test", Type::AAAA)).rcode(Rcode::SERVFAIL);
     let told = filter.response(&failed.records([]));
     assert_eq!(format!("{told:?}"), format!("{:?}", translated([300, 30])));
@@ -120,7 +120,7 @@ fn excluded_addresses_are_left_out_of_others() {
     let response = test::response(query("old.test", Type::AAAA)).records(mixed);
     assert_eq!(filter.response(&response), ResponseVerdict::edit(edit));
     assert!(filter.asked().is_empty());
-    // Where there is no other, it is as if there were none at all.
+    // If there is no other address, it counts as none at all.
     let response = test::response(query("other.test", Type::AAAA)).records([record("::ffff:192.0.2.1")]);
     let edit = ResponseEdit::new().remove(answer.index(0));
     assert_eq!(filter.response(&response), ResponseVerdict::edit(edit));
@@ -141,7 +141,7 @@ fn others_stay_as_they_are() {
         ResponseVerdict::pass()
     );
     assert!(filter.asked().is_empty());
-    // There is nothing else.
+    // There is no A record either.
     let other = test::response(query("other.test", Type::AAAA)).records([]);
     assert_eq!(filter.response(&other), ResponseVerdict::pass());
 }

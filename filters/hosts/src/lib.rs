@@ -1,7 +1,7 @@
 //! Answers from a table.
 //!
-//! What the table does not know goes on to the next stage, unless a `zone` of the table says that there
-//! is nothing else. Answers depend on the question alone, so the host remembers them.
+//! Names that are not in the table pass to the next stage, unless a `zone` of the table covers them. Answers
+//! depend only on the question, so the host remembers them.
 
 mod table;
 
@@ -15,11 +15,10 @@ use dnsweir_filter::{
 
 use table::{Found, Records, Table};
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// Octets that a name takes in a manifest beside its own, and all names together at most: half of what a call may hand over.
+/// The overhead in bytes of a name in a manifest, and the limit for all names: half of what a call may pass.
 const NAMED: (usize, usize) = (8, 1 << 19);
 
 /// The filter.
@@ -29,12 +28,12 @@ pub struct Hosts {
     unlisted: Unlisted,
 }
 
-/// What becomes of names that are in no zone of the table and not listed.
+/// What happens to names that are neither listed nor in a zone of the table.
 #[derive(Clone, Copy, PartialEq)]
 enum Unlisted {
-    /// They go on.
+    /// They pass.
     Pass,
-    /// SERVFAIL, except for names of addresses.
+    /// They get SERVFAIL, except for PTR queries.
     Servfail,
 }
 
@@ -77,7 +76,8 @@ impl Filter for Hosts {
         let octets: usize = table.reach().map(|name| name.to_string().len() + NAMED.0).sum();
         let manifest = match unlisted {
             Unlisted::Pass if octets <= NAMED.1 => Manifest::new().queries().at_or_below(table.reach()),
-            // What is not listed passes then, too, once it has been asked for.
+            // Without a list of names in the manifest, unlisted names reach the filter as well, which passes
+            // them.
             Unlisted::Pass | Unlisted::Servfail => Manifest::new().queries(),
         };
         table.complete();
@@ -86,7 +86,7 @@ impl Filter for Hosts {
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        // The table is one of class IN.
+        // The table is of class IN.
         if !matches!(query.class(), Class::IN | Class::ANY) {
             return Verdict::pass().remember(REMEMBER);
         }
@@ -112,7 +112,7 @@ impl Filter for Hosts {
 }
 
 impl Hosts {
-    /// What is asked for of the records; if that is nothing, the answer of a name that exists.
+    /// The answer with the matching records, or NODATA if none match.
     fn answer(&self, name: Name<'_>, qtype: Type, records: &Records, soa: Option<Soa>) -> Answer {
         let asked = |rtype| qtype == rtype || qtype == Type::ANY;
         let mut answer = Answer::noerror();
@@ -131,7 +131,8 @@ impl Hosts {
                 answer.record(name, self.ttl, Rdata::Soa(soa))
             }
             Some(soa) if answer.is_empty() => Answer::nodata(&soa),
-            // RFC 2308 section 2.2: what is denied has an SOA record, which says for how long. The name is a zone by itself.
+            // RFC 2308 section 2.2: a denial needs an SOA record for its TTL. The name serves as its own
+            // zone.
             None if answer.is_empty() => Answer::nodata(&Soa::new(name.into(), self.ttl)),
             _ => answer,
         }
@@ -154,16 +155,17 @@ fn read_zone(node: Node<'_>, table: &mut Table) {
     }
 }
 
-/// `file TEXT`: lines as in /etc/hosts, an address and its names. As the system's resolver does, it leaves out what is none.
+/// `file TEXT`: lines as in /etc/hosts, an address and its names. Skips invalid ones, as the system's
+/// resolver does.
 fn read_file(text: &str, reverse: bool, table: &mut Table) {
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        // An address may be one of a certain link, which is not said in an answer.
+        // An address may have a zone, such as a link; DNS answers cannot express it.
         let address = words.next().and_then(|word| word.split('%').next());
         let Some(address) = address.and_then(|address| address.parse::<IpAddr>().ok()) else {
             continue;
         };
-        // An IPv4 address in the form of an IPv6 address is an IPv4 address (RFC 4291 section 2.5.5.2).
+        // An IPv4-mapped IPv6 address is an IPv4 address (RFC 4291 section 2.5.5.2).
         let address = address.to_canonical();
         for name in words.filter_map(|word| word.parse::<NameBuf>().ok()) {
             table.add_address(name.clone(), address);

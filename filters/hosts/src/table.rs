@@ -1,11 +1,11 @@
-//! Names and what is known about them: a small piece of the name space, with its rules.
+//! A table of names and their records, with the rules of DNS for existence and wildcards.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use dnsweir_filter::{Name, NameBuf, NameMap};
 
-/// What a name has. Kept in the order it is written.
+/// The records of a name, in the order of the configuration.
 #[derive(Debug, Default)]
 pub struct Records {
     /// For `A` and `AAAA`.
@@ -18,9 +18,9 @@ pub struct Records {
 #[derive(Debug, Default)]
 struct Entry {
     records: Option<Records>,
-    /// What names below have that do not exist. Boxed because it is rare and tables are large.
+    /// The records of nonexistent names below this one. Boxed, because it is rare and tables are large.
     wildcard: Option<Box<Records>>,
-    /// Whether a zone begins here.
+    /// Whether this is the apex of a zone.
     zone: bool,
 }
 
@@ -28,22 +28,23 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: NameMap<Entry>,
-    /// All that is listed, by name, until everything is in: a block list has one address with every name there is.
+    /// All entries so far, to find duplicates while the table is built: a block list has one address with
+    /// every name.
     listed: HashSet<(NameBuf, Listed)>,
 }
 
-/// Something that a name has.
+/// An entry of a name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Listed {
     Address(IpAddr),
-    /// An address of those below.
+    /// An address of a wildcard.
     Below(IpAddr),
     Name(NameBuf),
 }
 
-/// What the table knows about a name.
+/// The result of a lookup.
 pub enum Found<'t> {
-    /// The name is listed, or a wildcard covers it.
+    /// The name is listed, or covered by a wildcard.
     Records(&'t Records),
     /// The name is not listed, but names below it are.
     Inner,
@@ -52,12 +53,12 @@ pub enum Found<'t> {
 }
 
 impl Table {
-    /// Begins a zone. False if there is one.
+    /// Adds a zone. Returns false if it exists already.
     pub fn add_zone(&mut self, apex: NameBuf) -> bool {
         !std::mem::replace(&mut self.entries.entry(apex).zone, true)
     }
 
-    /// Lists an address. False if it is listed.
+    /// Adds an address. Returns false if it exists already.
     pub fn add_address(&mut self, name: NameBuf, address: IpAddr) -> bool {
         let new = self.listed.insert((name.clone(), Listed::Address(address)));
         if new {
@@ -67,7 +68,7 @@ impl Table {
         new
     }
 
-    /// Lists an address of the names below `base` that do not exist. False if it is listed.
+    /// Adds an address to the wildcard below `base`. Returns false if it exists already.
     pub fn add_wildcard(&mut self, base: NameBuf, address: IpAddr) -> bool {
         let new = self.listed.insert((base.clone(), Listed::Below(address)));
         if new {
@@ -77,7 +78,7 @@ impl Table {
         new
     }
 
-    /// Lists the name of an address.
+    /// Adds a PTR record.
     pub fn add_pointer(&mut self, address: IpAddr, name: NameBuf) {
         let reverse = NameBuf::reverse(address);
         if self.listed.insert((reverse.clone(), Listed::Name(name.clone()))) {
@@ -86,13 +87,13 @@ impl Table {
         }
     }
 
-    /// The names at or below which the table knows anything.
+    /// The names at or below which the table may have an answer.
     pub fn reach(&self) -> impl Iterator<Item = &NameBuf> {
         self.entries.iter().map(|(name, _)| name)
     }
 
-    /// Adds the names between those that are listed and the zone or wildcard above them: a name exists
-    /// if one below it does (RFC 4592 section 2.2.2). Once, after everything else is in.
+    /// Adds the empty names between the listed names and the zone or wildcard above them: a name exists if a
+    /// name below it does (RFC 4592 section 2.2.2). Call it once, after all other entries have been added.
     pub fn complete(&mut self) {
         self.listed = HashSet::new();
         let mut missing = Vec::new();
@@ -114,8 +115,8 @@ impl Table {
         }
     }
 
-    /// Looks a name up as RFC 4592 section 3.3.1 has it: a wildcard covers a name if the closest name
-    /// above it that exists is the wildcard's own parent.
+    /// Looks up a name according to RFC 4592 section 3.3.1: a wildcard covers a name only if the closest
+    /// existing name above it is the wildcard's parent.
     pub fn find(&self, name: Name<'_>) -> Found<'_> {
         let Some((closest, entry)) = self.entries.suffixes(name).next() else {
             return Found::Nothing;

@@ -1,4 +1,4 @@
-//! Every option of the README, and the answers it leads to.
+//! Every option of the README, and its effect on answers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ fn pointers(owner: NameBuf, names: &[&str]) -> Verdict {
     }))
 }
 
-/// Where no zone is written, the name is one by itself.
+/// Without a zone in the configuration, the name serves as its own zone.
 fn nodata(owner: &str, ttl: Duration) -> Verdict {
     answer(Answer::nodata(&Soa::new(name(owner), ttl)))
 }
@@ -152,17 +152,17 @@ fn wildcards_cover_names_that_do_not_exist() {
         ask(&mut filter, "x.apps.test", Type::AAAA),
         nodata("x.apps.test", HOUR)
     );
-    // Not the name itself, not a name that is listed, nor anything below one.
+    // It covers neither the name itself, nor a listed name, nor names below one.
     assert_eq!(ask(&mut filter, "apps.test", Type::A), pass());
     assert_eq!(
         ask(&mut filter, "db.us.apps.test", Type::A),
         addresses("db.us.apps.test", 3600, &["192.0.2.3"])
     );
     assert_eq!(ask(&mut filter, "x.db.us.apps.test", Type::A), pass());
-    // `us.apps.test` exists, since something below it does.
+    // `us.apps.test` exists, because a name below it does.
     assert_eq!(ask(&mut filter, "us.apps.test", Type::A), pass());
     assert_eq!(ask(&mut filter, "x.us.apps.test", Type::A), pass());
-    // The closest wildcard covers.
+    // The closest wildcard applies.
     assert_eq!(
         ask(&mut filter, "x.eu.apps.test", Type::AAAA),
         addresses("x.eu.apps.test", 3600, &["::2"])

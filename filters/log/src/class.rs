@@ -1,11 +1,11 @@
-//! Which responses are logged, in CoreDNS's classes.
+//! Selects the responses to log by CoreDNS's classes.
 
 use dnsweir_filter::{FromValue, Node, Outcome, Value};
 
-/// The outcomes that one value of a `class` names.
+/// The outcomes that a value of `class` stands for; empty for all.
 pub struct Class(Vec<Outcome>);
 
-/// Joins every `class` node of the block; none of them means all classes, as no outcomes do.
+/// Joins all `class` nodes of the block. An empty result means all outcomes.
 pub fn outcomes(config: Node<'_>) -> Vec<Outcome> {
     let nodes = config.nodes(&["class"]);
     let written: Vec<Class> = nodes

@@ -1,7 +1,7 @@
 //! Prints one line per answered query.
 //!
-//! It hears events only, so it costs the query path nothing: the answer has left before the line is
-//! written, and a batch of lines goes out in one piece.
+//! It handles only events, so it costs the query path nothing: the response has been sent before the line is
+//! written, and the lines of a batch are printed together.
 
 mod class;
 mod format;
@@ -28,7 +28,7 @@ impl Filter for Log {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        // Prefetches and the like have no client to tell of.
+        // The proxy's own queries, such as prefetches, have no client to log.
         if event.query().transport() != Transport::Internal {
             self.format.print(event);
         }

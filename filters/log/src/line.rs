@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dnsweir_filter::{Line, Name, Word};
 
-/// A word written here.
+/// A constant word.
 #[expect(
     clippy::expect_used,
     reason = "called for constants only, so that it would not compile"
@@ -14,7 +14,7 @@ pub const fn word(text: &str) -> Word {
     Word::new(text).expect("it is short")
 }
 
-/// The decimal digits of an octet, and a dot.
+/// The decimal digits of a byte, followed by a dot.
 const OCTETS: [[u8; 4]; 256] = {
     let (mut octets, mut octet) = ([[b'.'; 4]; 256], 0);
     while octet < 256 {
@@ -34,7 +34,7 @@ const fn digits_of(octet: u8) -> usize {
     1 + (octet > 9) as usize + (octet > 99) as usize
 }
 
-/// An address, with what stands around it if it is one of IPv6.
+/// Appends an address; an IPv6 address between `before` and `after`.
 #[inline(always)]
 pub fn address(address: IpAddr, [before, after]: [&str; 2], line: &mut Line<'_>) {
     match address {
@@ -53,7 +53,7 @@ pub fn address(address: IpAddr, [before, after]: [&str; 2], line: &mut Line<'_>)
     }
 }
 
-/// A registered name, or the prefix and the number.
+/// Appends a registered name, or else the prefix and the number.
 #[inline(always)]
 pub fn code(name: Option<Word>, prefix: Word, code: u16, line: &mut Line<'_>) {
     match name {
@@ -65,7 +65,7 @@ pub fn code(name: Option<Word>, prefix: Word, code: u16, line: &mut Line<'_>) {
     }
 }
 
-/// Seconds as a decimal, to the microsecond and no longer than necessary: `0.00042`.
+/// Appends seconds as a decimal, to the microsecond and without trailing zeros: `0.00042`.
 #[inline(always)]
 pub fn seconds(duration: Duration, line: &mut Line<'_>) {
     line.number(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
@@ -76,7 +76,7 @@ pub fn seconds(duration: Duration, line: &mut Line<'_>) {
     }
 }
 
-/// UTC to the millisecond: `2026-08-21T09:30:00.250Z` (RFC 3339 section 5.6).
+/// Appends UTC to the millisecond: `2026-08-21T09:30:00.250Z` (RFC 3339 section 5.6).
 pub fn time(since_epoch: Duration, line: &mut Line<'_>) {
     let seconds = since_epoch.as_secs();
     let (year, month, day) = date(seconds / 86_400);
@@ -96,8 +96,8 @@ pub fn time(since_epoch: Duration, line: &mut Line<'_>) {
     line.cut([b'Z'], 1);
 }
 
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar. Counts in eras of 400 years
-/// that begin in March, so that the leap day is the last of its year.
+/// Converts days since 1970-01-01 to year, month and day of the Gregorian calendar. Counts in eras of 400
+/// years that start in March, so that the leap day is the last of its year.
 fn date(days: u64) -> (u32, u32, u32) {
     let shifted = days + 719_468; // from 0000-03-01 to 1970-01-01
     let day_of_era = shifted % 146_097;
@@ -114,7 +114,7 @@ fn date(days: u64) -> (u32, u32, u32) {
     (year as u32, month as u32, day as u32)
 }
 
-/// The names of the flags that are set (RFC 1035 section 4.1.1, RFC 4035 section 3).
+/// Appends the names of the flags that are set (RFC 1035 section 4.1.1, RFC 4035 section 3).
 #[inline(always)]
 pub fn flags(header: u16, separator: Word, line: &mut Line<'_>) {
     let mut first = true;
@@ -140,7 +140,8 @@ const FLAGS: [(u16, Word); 8] = [
     (0x0010, word("cd")),
 ];
 
-/// A name of Kubernetes's, which is letters, digits, hyphens and dots; whatever else is in it is not written.
+/// Appends a Kubernetes name, which has letters, digits, hyphens and dots; a name with anything else becomes
+/// `?`.
 pub fn plain(name: &str, line: &mut Line<'_>) {
     let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'.';
     match name.bytes().all(is_plain) {
@@ -149,8 +150,8 @@ pub fn plain(name: &str, line: &mut Line<'_>) {
     }
 }
 
-/// A name as a JSON string. Presentation format is printable ASCII; backslash and quote are what JSON
-/// wants escaped in it.
+/// Appends a name as a JSON string. Presentation format is printable ASCII; JSON needs only backslashes and
+/// quotes escaped in it.
 pub fn quoted_name(name: Name<'_>, line: &mut Line<'_>) {
     let mut text = name.to_string();
     if text.contains('\\') {

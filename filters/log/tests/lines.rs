@@ -1,4 +1,4 @@
-//! Every option of the README, and the lines it leads to.
+//! Every option of the README, and its effect on lines.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -76,7 +76,7 @@ fn pods_are_told_where_that_is_wanted() {
     );
 }
 
-/// The two are written by code of their own.
+/// Both are written by separate code.
 #[test]
 fn common_and_combined_are_what_the_readme_says() {
     let start = "{remote}:{port} - {>id}";
@@ -91,7 +91,7 @@ fn common_and_combined_are_what_the_readme_says() {
         ("common", format!("{start} {rest}")),
         ("combined", format!("{start} {{>opcode}} {rest}")),
     ] {
-        // With something behind it the text is not recognized and taken apart.
+        // With a suffix, the text is not recognized, and is written piece by piece.
         let apart = lines(&[node("format").arg(format!("{text}!").as_str())], &events);
         let named = lines(&[node("format").arg(name)], &events);
         assert_eq!(named.replace('\n', "!\n"), apart);

@@ -1,8 +1,9 @@
-//! Leaves out of answers what clients did not ask for: the names of servers in the authority section, and the additional section.
+//! Strips records that clients did not ask for from answers: NS records in the authority section, and the
+//! additional section.
 //!
-//! What else the authority section holds stays: it says that something is not there, for how long (RFC 2308 section 2.2), and
-//! proves it (RFC 4035 section 3.1.3.3), and an answer may be an alias whose target is not there, or a wildcard's. Of a response
-//! without answers nothing is removed.
+//! The other authority records stay: they say that something does not exist, for how long (RFC 2308
+//! section 2.2), and prove it (RFC 4035 section 3.1.3.3); an answer may be an alias to a missing name, or
+//! come from a wildcard. A response without answers is left alone.
 
 use dnsweir_filter::{
     Filter, Invalid, Manifest, Rcode, Response, ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type,

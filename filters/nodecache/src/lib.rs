@@ -1,7 +1,7 @@
-//! What the cache may do with a name: keep it, for how long, and past its TTL.
+//! Cache policies by name: whether the cache may store an answer, for how long, and beyond its TTL.
 //!
-//! Its place is below `cache`, where it runs for misses only and its edits decide what is kept. It
-//! decides by the name alone, with the query, so verdicts are remembered and responses never come here.
+//! It belongs below `cache`, where it runs only on misses and its edits decide what is stored. It decides in
+//! the query phase by the name alone, so verdicts are remembered and it sees no responses.
 
 mod policy;
 
@@ -11,8 +11,7 @@ use dnsweir_filter::{Filter, Invalid, Manifest, Query, Setup, Verdict};
 
 use policy::Policies;
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
 /// The filter.

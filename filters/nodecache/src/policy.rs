@@ -1,10 +1,10 @@
-//! Policies by name: what was written, and what holds for a name.
+//! Policies by name: reading them, and finding those for a name.
 
 use std::time::Duration;
 
 use dnsweir_filter::{FromValue, Invalid, Name, NameBuf, NameMap, Node, ResponseEdit, Setup, Ttl, Value};
 
-/// What is written about one name. The aspects are independent of each other.
+/// The policy for one name. Its aspects are independent of each other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Policy {
     store: Option<bool>,
@@ -18,7 +18,7 @@ struct Bounds {
     max: Option<Ttl>,
 }
 
-/// One aspect, to be put under a name.
+/// One aspect of a policy.
 #[derive(Clone, Copy)]
 enum Aspect {
     Store(bool),
@@ -27,7 +27,7 @@ enum Aspect {
 }
 
 impl Policy {
-    /// False if the aspect is taken.
+    /// Sets an aspect. Returns false if it is set already.
     fn set(&mut self, aspect: Aspect) -> bool {
         match aspect {
             Aspect::Store(value) => self.store.replace(value).is_none(),
@@ -36,7 +36,7 @@ impl Policy {
         }
     }
 
-    /// Fills what is open from a policy that is farther away.
+    /// Fills unset aspects from a more distant policy.
     fn fill(&mut self, farther: &Policy) {
         self.store = self.store.or(farther.store);
         self.stale = self.stale.or(farther.stale);
@@ -45,7 +45,7 @@ impl Policy {
         }
     }
 
-    /// The change to responses, if there is any.
+    /// The edit of responses, if there is any.
     pub fn into_edit(self) -> Option<ResponseEdit> {
         let mut edit = ResponseEdit::new();
         if self.store == Some(false) {
@@ -70,7 +70,7 @@ impl Policy {
 #[derive(Debug, Default)]
 pub struct Policies(NameMap<Under>);
 
-/// What is written about a name alone, and about it and those below.
+/// The policies for exactly a name, and for it and the names below.
 #[derive(Debug, Clone, Copy, Default)]
 struct Under {
     exact: Policy,
@@ -78,7 +78,7 @@ struct Under {
 }
 
 impl Policies {
-    /// Reads the block, and records every mistake in it.
+    /// Reads the block and records all its mistakes.
     pub fn read(setup: Setup<'_>) -> Result<Policies, Invalid> {
         let config = setup.config();
         let nodes = config.nodes(&["no-cache", "cache", "ttl", "stale"]);
@@ -116,12 +116,12 @@ impl Policies {
         }
     }
 
-    /// Every name there is a policy for.
+    /// All names with a policy.
     pub fn names(&self) -> impl Iterator<Item = &NameBuf> {
         self.0.iter().map(|(name, _)| name)
     }
 
-    /// What holds for a name: each aspect as the longest name has it that speaks of it.
+    /// The policy for a name: each aspect comes from the longest name that sets it.
     pub fn of(&self, name: Name<'_>) -> Policy {
         let mut policy = self.0.get(name).map_or(Policy::default(), |under| under.exact);
         for (_, under) in self.0.suffixes(name) {
@@ -155,12 +155,12 @@ impl Aspect {
     }
 }
 
-/// Which names a node speaks of.
+/// The names that a node applies to.
 struct Scope {
     names: Vec<NameBuf>,
-    /// Only the names themselves.
+    /// Whether only the names themselves match.
     exact: bool,
-    /// Where the names are written; none: they follow from a namespace.
+    /// The index of the first name; none if they are derived from a namespace.
     first_argument: Option<usize>,
 }
 
@@ -184,7 +184,7 @@ impl FromValue for Match {
 }
 
 impl Scope {
-    /// Either names, from this argument on, or a namespace.
+    /// Reads either names, from this argument on, or a namespace.
     fn read(node: Node<'_>, zones: &[NameBuf], first: usize) -> Result<Scope, Invalid> {
         match node.property::<String>("namespace")? {
             Some(namespace) => {
@@ -216,8 +216,8 @@ impl Scope {
     }
 }
 
-/// Where the names of a namespace's services and pods are, in each zone of a cluster: those that use
-/// the filter, without the root and the zones of addresses.
+/// The names above a namespace's services and pods, in each cluster zone that uses the filter. Excludes the
+/// root and reverse zones.
 fn names_of(node: Node<'_>, namespace: &str, zones: &[NameBuf]) -> Result<Vec<NameBuf>, Invalid> {
     let arpa = NameBuf::root()
         .as_name()

@@ -1,4 +1,4 @@
-//! Every option of the README, and what holds for which names.
+//! Every option of the README, and the names it applies to.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -71,7 +71,7 @@ fn the_longest_name_wins_per_aspect() {
         "x.kept.test",
         nothing().ttl_max(seconds(60)).no_stale(),
     );
-    // The bounds are one aspect: `max` does not come from one name and `min` from another.
+    // The bounds are one aspect: `max` and `min` never come from different names.
     holds(
         &mut filter,
         "x.a.kept.test",

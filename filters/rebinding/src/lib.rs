@@ -1,8 +1,8 @@
-//! Takes private addresses out of answers about public names.
+//! Removes private addresses from answers for public names.
 //!
-//! Who makes a name of his own point to 192.168.0.1 has a browser send what his page wants to a device at home, as if
-//! it came from that device: DNS rebinding. No public name has such an address, but for those that the configuration
-//! allows.
+//! An attacker who points a name of his own to 192.168.0.1 can make a browser send his web page's requests to
+//! a device at home, as if they came from that device: DNS rebinding. Public names have no such addresses,
+//! except those that the configuration allows.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use dnsweir_filter::{
     ResponseVerdict, Setup, Type, count,
 };
 
-/// Networks that nobody reaches from elsewhere: RFC 6890 and its registry.
+/// Networks that are not globally reachable, from RFC 6890 and its registry.
 const PRIVATE: [&str; 11] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -29,10 +29,10 @@ const PRIVATE: [&str; 11] = [
     "fec0::/10",
 ];
 
-/// The first 96 bits of addresses that stand for IPv4 addresses behind a translator (RFC 6052 section 2.1).
+/// The first 96 bits of IPv6 addresses that a NAT64 translates to IPv4 (RFC 6052 section 2.1).
 const TRANSLATED: u128 = 0x0064_ff9b_0000_0000_0000_0000;
 
-/// Filtered (RFC 8914 section 4.18), since it is not the client who asked for it.
+/// Filtered (RFC 8914 section 4.18), since the client did not ask for it.
 const FILTERED: u16 = 17;
 
 /// The filter.
@@ -64,7 +64,7 @@ impl Filter for Rebinding {
         if response.answer_count() == 0 || self.allowed.suffixes(name).next().is_some() {
             return ResponseVerdict::pass();
         }
-        // What cannot be read may hide an address beside it.
+        // A message that cannot be parsed may hide an address.
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
@@ -79,7 +79,7 @@ impl Filter for Rebinding {
 }
 
 impl Rebinding {
-    /// Whether a record leads to a private address.
+    /// Whether a record has a private address.
     fn is_private(&self, data: &RData) -> bool {
         match data {
             RData::SVCB(service) => self.hints(service),
@@ -88,7 +88,7 @@ impl Rebinding {
         }
     }
 
-    /// Whether a service binding hints at one (RFC 9460 section 7.3).
+    /// Whether a service binding hints at a private address (RFC 9460 section 7.3).
     fn hints(&self, service: &SVCB) -> bool {
         service.svc_params.iter().any(|(_, value)| match value {
             SvcParamValue::Ipv4Hint(hint) => hint.0.iter().any(|address| self.holds(address.0.into())),

@@ -1,4 +1,4 @@
-//! Which addresses are taken out of which answers.
+//! Which addresses are removed from which answers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn verdict(filter: &mut Running<Rebinding>, name: &str, data: Vec<RData>) -> Res
     filter.response(&test::response(test::query(name, Type::A)).records(records))
 }
 
-/// These records of the answer section, the last one first.
+/// Removes these records of the answer section, given last to first.
 fn without(indexes: &[u32]) -> ResponseVerdict {
     let edit = ResponseEdit::new().error(ExtendedError::new(17).text("private address"));
     ResponseVerdict::edit(indexes.iter().fold(edit, |edit, &index| {

@@ -1,4 +1,4 @@
-//! Changes names in the data of answers: where aliases lead, and what records name.
+//! Changes names in the data of answers: the targets of aliases, and the names in other records.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use dnsweir_filter::{
 
 use crate::rule::Change;
 
-/// What a rule does with names in the data of an answer.
+/// What a rule does to names in the data of an answer.
 pub enum OnAnswers<'r> {
-    /// Aliases lead elsewhere.
+    /// Changes the target of an alias.
     Targets(&'r Change),
-    /// Records name others.
+    /// Changes the names in records.
     Values(&'r Change),
 }
 
-/// What becomes of an answer.
+/// The result for an answer.
 pub enum Reworked {
-    /// What it was.
+    /// No change.
     Same,
-    /// Something else, once this is known.
+    /// A change that needs this lookup.
     Asks(Ask),
-    /// Something else.
+    /// These edits.
     Edited(ResponseEdit),
 }
 
-/// The sections of an answer, while they change.
+/// The sections of an answer while it is changed.
 struct Sections {
     records: [Vec<rr::Record>; 3],
     changed: bool,
@@ -35,8 +35,8 @@ struct Sections {
 
 const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
 
-/// Applies rules, the last one first: what a later rule has changed below an earlier one is undone above it first. One alias of an
-/// answer gets another target.
+/// Applies rules, the last one first: the change of a later rule must be undone before that of an earlier
+/// one. At most one alias of an answer gets a new target.
 pub fn rework(
     response: &Response<'_>,
     message: &Message,
@@ -64,7 +64,7 @@ pub fn rework(
                     return Reworked::Same;
                 };
                 sections.lead(index, &target, &behind);
-                // The response code is that of the last name of the chain (RFC 6604 section 3).
+                // The rcode is that of the last name of the chain (RFC 6604 section 3).
                 (retargeted, rcode) = (true, found.rcode());
             }
         }
@@ -76,7 +76,7 @@ pub fn rework(
 }
 
 impl Sections {
-    /// The first alias whose target changes, and the new one.
+    /// The first alias whose target changes, and its new target.
     fn alias(&self, change: &Change) -> Option<(usize, NameBuf)> {
         self.records[0]
             .iter()
@@ -87,7 +87,7 @@ impl Sections {
             })
     }
 
-    /// Has an alias lead elsewhere: to what is behind its new target.
+    /// Points an alias to its new target, and adds what that resolves to.
     fn lead(&mut self, index: usize, target: &NameBuf, behind: &Message) {
         let answers = &mut self.records[0];
         answers.truncate(index + 1);
@@ -96,13 +96,13 @@ impl Sections {
             alias.data = RData::CNAME(rdata::CNAME(target.as_name().into()));
         }
         answers.extend_from_slice(behind.answers());
-        // What was said of the old target, such as that it does not exist.
+        // These described the old target, for instance that it does not exist.
         self.records[1] = behind.authority().to_vec();
         self.records[2].clear();
         self.changed = true;
     }
 
-    /// Changes the names in the data of records.
+    /// Changes the names in record data.
     fn rename(&mut self, change: &Change) {
         for record in self.records.iter_mut().flatten() {
             let Some(name) = name_in(&mut record.data) else {
@@ -116,7 +116,7 @@ impl Sections {
         }
     }
 
-    /// Puts all of them in the place of what was there.
+    /// An edit that replaces all records by these.
     fn edit(self) -> ResponseEdit {
         let mut edit = ResponseEdit::new();
         for (section, records) in SECTIONS.into_iter().zip(self.records) {
@@ -133,7 +133,7 @@ impl Sections {
     }
 }
 
-/// The name in the data of a record that an answer leads on to; none: it has no such name.
+/// The name in a record's data that points to another name; `None` if there is none.
 fn name_in(data: &mut RData) -> Option<&mut rr::Name> {
     match data {
         RData::CNAME(data) => Some(&mut data.0),

@@ -1,7 +1,7 @@
-//! Finds the next rule that matches without looking at all of them.
+//! Finds the next matching rule without trying all of them.
 //!
-//! Rules that name a name, or a suffix, are found by hash, however many there are. The others are
-//! tried one by one. Order decides between them as if there were only a list.
+//! Rules for a name or a suffix are found by hash, however many there are. All others are tried one by one.
+//! The order of rules counts as in a plain list.
 
 use dnsweir_filter::{Manifest, Name, NameMap};
 
@@ -9,18 +9,18 @@ use crate::Question;
 use crate::pattern::Pattern;
 use crate::rule::{Action, Rule};
 
-/// Numbers of rules, by what must be true for them to match.
+/// Indices of rules, by what they match.
 #[derive(Default)]
 pub struct Index {
-    /// Rules that look at the name as the rules before have left it.
+    /// Rules that match the name as changed by earlier rules.
     current: Names,
-    /// Rules that look at the name as the client asked it.
+    /// Rules that match the name as the client asked it.
     asked: Names,
-    /// All others, ascending.
+    /// All other rules, in ascending order.
     others: Vec<usize>,
 }
 
-/// Rules by name. The lists ascend.
+/// Indices of rules by name, in ascending order.
 #[derive(Default)]
 struct Names {
     exact: NameMap<Vec<usize>>,
@@ -31,10 +31,10 @@ struct Names {
 }
 
 impl Names {
-    /// The first rule from a number on that matches the name.
+    /// The first rule from an index on that matches the name.
     fn next(&self, from: usize, name: Name<'_>) -> Option<usize> {
-        // In loops and not in a chain of iterators: this runs for every query, and what a chain costs in
-        // WebAssembly is twice what it does.
+        // Loops instead of iterator chains: this runs for every query, and in WebAssembly a chain costs twice
+        // as much.
         let mut lowest = self.exact.get(name).and_then(|rules| first(rules, from));
         for (_, rules) in self.suffix.suffixes(name) {
             lowest = sooner(lowest, first(rules, from));
@@ -60,7 +60,7 @@ fn first(rules: &[usize], from: usize) -> Option<usize> {
 }
 
 impl Index {
-    /// Sorts the rules in.
+    /// Builds the index.
     pub fn new(rules: &[Rule]) -> Index {
         let mut index = Index::default();
         for (number, rule) in rules.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Index {
         index
     }
 
-    /// The first rule from a number on that matches.
+    /// The first matching rule from an index on.
     pub fn next<'r>(&self, rules: &'r [Rule], from: usize, now: &Question<'_>) -> Option<(usize, &'r Rule)> {
         let by_name = sooner(
             self.current.next(from, now.name()),
@@ -100,7 +100,7 @@ impl Index {
         Some((number, rules.get(number)?))
     }
 
-    /// Leaves out of the manifest what no rule can match.
+    /// Limits the manifest to names that some rule can match.
     pub fn narrow(&self, manifest: Manifest) -> Manifest {
         if !self.others.is_empty() {
             return manifest;
@@ -113,7 +113,7 @@ impl Index {
 }
 
 impl Action {
-    /// Whether a rule matches that is not found by name.
+    /// Whether a rule that is not found by name matches.
     fn matches(&self, now: &Question<'_>) -> bool {
         match self {
             Action::Type { from, .. } => now.qtype == *from,
@@ -121,7 +121,7 @@ impl Action {
             Action::Name { pattern, .. } | Action::Cname { pattern, .. } => {
                 pattern.matches(now.name(), now.text())
             }
-            // Where an alias leads is not known yet.
+            // The target of an alias is not known yet.
             Action::Target(_) => true,
             Action::Ttl { pattern, .. } | Action::Rcode { pattern, .. } => {
                 pattern.matches(now.asked, &now.asked_text)
@@ -140,7 +140,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The index must find exactly what going through the list finds.
+    /// The index must find exactly what a linear search finds.
     #[test]
     fn finds_what_a_list_would() {
         let names = ["a.test", "b.a.test", "test", "c.b.a.test", "example", "."].map(name);

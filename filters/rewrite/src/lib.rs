@@ -1,7 +1,7 @@
-//! Changes what is asked, and what comes back: names, types, classes, TTLs, response codes.
+//! Rewrites questions and responses: names, types, classes, TTLs, rcodes.
 //!
-//! Every decision depends on the question alone, edits of the response included, so each is made once
-//! and remembered by the host. Only where rules are about names in the data of answers, there is a response phase.
+//! Every decision, including edits of the response, depends only on the question, so it is made once and
+//! remembered by the host. There is a response phase only if rules change names in the data of answers.
 
 mod answers;
 mod index;
@@ -20,15 +20,14 @@ use answers::{OnAnswers, Reworked};
 use index::Index;
 use rule::{Action, Rule};
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
 /// The filter.
 pub struct Rewriter {
     rules: Vec<Rule>,
     index: Index,
-    /// Whether any rule is about names in the data of answers.
+    /// Whether any rule changes names in the data of answers.
     looks_at_answers: bool,
 }
 
@@ -75,7 +74,7 @@ impl Filter for Rewriter {
         }
     }
 
-    /// What the new target of an alias resolves to. Where that is not to be had, the answer stays what it was.
+    /// Receives what the new target of an alias resolves to. If that failed, the answer stays unchanged.
     fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
         match self.reworked(response, answers.get(0)) {
             Reworked::Edited(edit) => ResponseVerdict::edit(edit),
@@ -84,26 +83,26 @@ impl Filter for Rewriter {
     }
 }
 
-/// The question as the rules so far have left it.
+/// The question as changed by the rules so far.
 struct Question<'q> {
     asked: Name<'q>,
     asked_text: OnceCell<String>,
-    /// None: as it was asked. Nearly always.
+    /// The new name; `None` if unchanged, which is the common case.
     renamed: Option<NameBuf>,
     renamed_text: OnceCell<String>,
     qtype: Type,
     class: Class,
 }
 
-/// What the rules make of a query.
+/// The result of applying the rules to a query.
 struct Course<'q, 'r> {
     question: Question<'q>,
     edit: Option<ResponseEdit>,
     keep_answers: bool,
     alias: Option<NameBuf>,
-    /// Whether a rule made what is no name.
+    /// Whether a rule produced an invalid name.
     invalid: bool,
-    /// What is done with names in the data of its answers, in the order of the rules.
+    /// Changes to names in the data of its answers, in the order of the rules.
     on_answers: Vec<OnAnswers<'r>>,
 }
 
@@ -128,7 +127,8 @@ impl Rewriter {
         course
     }
 
-    /// What becomes of an answer. `found` is what the new target of an alias resolves to, once it was asked for.
+    /// The changed answer. `found` is what the new target of an alias resolves to, once that has been looked
+    /// up.
     fn reworked(&self, response: &Response<'_>, found: Option<dnsweir_filter::Found<'_>>) -> Reworked {
         let course = self.course(response.query());
         if course.on_answers.is_empty() {
@@ -174,7 +174,7 @@ impl<'r> Course<'_, 'r> {
 
     fn into_verdict(self, query: &Query<'_>) -> Verdict {
         if self.invalid {
-            // Passing the old name on would answer a question nobody meant to be asked.
+            // Passing the old name on would answer a question that the rules did not intend.
             count("invalid_names", 1);
             return Verdict::answer(Answer::new(Rcode::SERVFAIL));
         }
@@ -206,7 +206,7 @@ impl<'q> Question<'q> {
         self.renamed_text = OnceCell::new();
     }
 
-    /// The text of [`name`](Question::name), once something has needed it.
+    /// The text of [`name`](Question::name), computed when first needed.
     fn text(&self) -> &OnceCell<String> {
         match self.renamed {
             Some(_) => &self.renamed_text,
@@ -218,7 +218,7 @@ impl<'q> Question<'q> {
         self.renamed.as_ref().map_or(self.asked, NameBuf::as_name)
     }
 
-    /// A rewrite to what is different; a pass if nothing is.
+    /// A rewrite of what has changed, or a pass if nothing has.
     fn into_verdict(self, query: &Query<'_>, keep_answers: bool) -> Verdict {
         let mut rewrite = Rewrite::new();
         if let Some(name) = self.renamed.filter(|name| *name != query.name()) {

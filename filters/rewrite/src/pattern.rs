@@ -1,25 +1,25 @@
-//! What a rule matches a name with, and what it puts in its place.
+//! Patterns that match names, and their replacements.
 //!
-//! Exact names and suffixes go by labels. The other patterns go by the text of a name: lowercase, with
-//! escapes (RFC 1035 section 5.1), without the dot at the end unless a rule wants it.
+//! Exact names and suffixes are compared by label. The other patterns match the text of a name: lowercase,
+//! with escapes (RFC 1035 section 5.1), without the final dot unless a rule asks for it.
 
 use std::cell::OnceCell;
 
 use dnsweir_filter::{FromValue, Invalid, Name, NameBuf, NameError, Node, Value};
 use regex_lite::{Regex, RegexBuilder};
 
-/// The first argument of most rules.
+/// The kind of a pattern, the first argument of most rules.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// This name.
+    /// Exactly this name.
     Exact,
-    /// Names whose text begins so.
+    /// Names whose text starts with this.
     Prefix,
-    /// Names at or below.
+    /// Names at or below this one.
     Suffix,
-    /// Names whose text holds this.
+    /// Names whose text contains this.
     Substring,
-    /// Names in whose text the expression is found.
+    /// Names whose text the regular expression matches anywhere.
     Regex,
 }
 
@@ -38,49 +38,49 @@ impl FromValue for Kind {
     }
 }
 
-/// What a name must be like.
+/// A pattern for names.
 pub enum Pattern {
-    /// This name.
+    /// Exactly this name.
     Exact(NameBuf),
-    /// At or below this name.
+    /// This name, and those below it.
     Suffix(NameBuf),
-    /// Below this name: a suffix written with a dot in front.
+    /// Names below this one: a suffix written with a leading dot.
     Below(NameBuf),
-    /// What the text of a name must be like.
+    /// A pattern for a name's text.
     Text(TextPattern),
 }
 
-/// What the text of a name must be like.
+/// A pattern for a name's text.
 pub struct TextPattern {
     how: TextMatch,
-    /// Whether the dot at the end belongs to the text.
+    /// Whether the text includes the final dot.
     final_dot: bool,
 }
 
-/// How a text matches.
+/// How the text matches.
 enum TextMatch {
-    /// Text at the front.
+    /// By its start.
     Prefix(String),
-    /// Text anywhere.
+    /// By any part.
     Substring(String),
-    /// Text the expression is found in.
+    /// By a regular expression.
     Regex(Regex),
 }
 
-/// What takes the place of what matched.
+/// A replacement.
 pub enum Replacement {
-    /// Of the whole name, or of its suffix.
+    /// For the whole name, or its suffix.
     Name(NameBuf),
-    /// Of the prefix, or of every occurrence of the substring.
+    /// For the prefix, or every occurrence of the substring.
     Text(String),
-    /// Of the whole name.
+    /// For the whole name.
     Template(Vec<Part>),
 }
 
 /// A part of a template.
 pub enum Part {
     Literal(String),
-    /// What a group of the expression matched; 0 is all of it.
+    /// The text that a group of the expression matched; 0 is the whole match.
     Group(usize),
 }
 
@@ -100,7 +100,7 @@ impl Pattern {
                     _ => node.argument(1).map(Pattern::Suffix),
                 };
             }
-            // Lowercase like the names. Not so expressions, where `\D` is not `\d`.
+            // Names are lowercase. Expressions must keep their case: `\D` is not `\d`.
             Kind::Prefix => TextMatch::Prefix(text.to_ascii_lowercase()),
             Kind::Substring => TextMatch::Substring(text.to_ascii_lowercase()),
             Kind::Regex => {
@@ -115,7 +115,7 @@ impl Pattern {
         Ok(Pattern::Text(TextPattern { how, final_dot }))
     }
 
-    /// Whether a name is like this. Its text is made for the first pattern that goes by it, not for each.
+    /// Whether the pattern matches a name. Its text is computed only for the first pattern that needs it.
     pub fn matches(&self, name: Name<'_>, text: &OnceCell<String>) -> bool {
         match self {
             Pattern::Exact(exact) => name == *exact,
@@ -125,7 +125,7 @@ impl Pattern {
         }
     }
 
-    /// Reads what to put in place of what this matches, the third argument.
+    /// Reads the replacement, the third argument.
     pub fn read_replacement(&self, node: Node<'_>) -> Result<Replacement, Invalid> {
         match self {
             Pattern::Exact(_) | Pattern::Suffix(_) => node.argument(2).map(Replacement::Name),
@@ -151,10 +151,10 @@ impl Pattern {
         }
     }
 
-    /// The name with the replacement in it. A name that does not match stays.
+    /// Replaces what the pattern matches in a name. A name that does not match stays unchanged.
     ///
     /// # Errors
-    /// If what comes out is no name.
+    /// If the result is not a name.
     pub fn replace(&self, name: Name<'_>, replacement: &Replacement) -> Result<NameBuf, NameError> {
         match (self, replacement) {
             (Pattern::Suffix(suffix) | Pattern::Below(suffix), Replacement::Name(new)) => {
@@ -168,7 +168,7 @@ impl Pattern {
                 Some(text) => text.parse(),
                 None => Ok(name.into()),
             },
-            // No pattern reads another's kind of replacement.
+            // A pattern reads only its own kind of replacement.
             _ => Ok(name.into()),
         }
     }
@@ -183,7 +183,7 @@ impl TextPattern {
         }
     }
 
-    /// As much of a name's text as it looks at.
+    /// The part of a name's text that the pattern sees.
     fn seen<'t>(&self, text: &'t str) -> &'t str {
         match self.final_dot {
             true => text,
@@ -200,7 +200,7 @@ impl TextPattern {
         }
     }
 
-    /// The text of a name with the replacement in it; none: it does not match.
+    /// The text of a name with the replacement; `None` if it does not match.
     fn replaced(&self, text: &str, replacement: &Replacement) -> Option<String> {
         let text = self.seen(text);
         match (&self.how, replacement) {
@@ -212,7 +212,7 @@ impl TextPattern {
                 let groups = regex.captures(text)?;
                 let part = |part: &Part| match part {
                     Part::Literal(text) => text.clone(),
-                    // A group that took no part in the match is empty.
+                    // A group that did not take part in the match is empty.
                     Part::Group(number) => groups.get(*number).map_or("", |group| group.as_str()).to_owned(),
                 };
                 Some(parts.iter().map(part).collect())
@@ -232,7 +232,7 @@ fn name_at(node: Node<'_>, argument: usize, text: &str) -> Result<NameBuf, Inval
     })
 }
 
-/// Takes `{1}.svc.{2}` apart.
+/// Parses a template such as `{1}.svc.{2}`.
 fn template(text: &str, groups: usize) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The rules as they are written.
+//! The rules of the configuration.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use crate::pattern::{Pattern, Replacement};
 
 /// One rule.
 pub struct Rule {
-    /// What it matches and what it does then.
+    /// What the rule matches, and what it does then.
     pub action: Action,
-    /// Whether no further rule is tried once it has matched.
+    /// Whether no further rule is tried after it has matched.
     pub stop: bool,
 }
 
-/// What a rule matches and what it does then.
+/// What a rule matches, and what it does then.
 pub enum Action {
     /// `name`
     Name {
         pattern: Pattern,
         replacement: Replacement,
-        /// Whether answers keep the new name.
+        /// Whether to keep the new name in answers.
         keep: bool,
-        /// What becomes of names in the data of answers.
+        /// Changes of names in the data of answers.
         values: Vec<Change>,
     },
     /// `type`
@@ -44,7 +44,7 @@ pub enum Action {
     Target(Change),
 }
 
-/// A change of names.
+/// A change of a name.
 pub struct Change {
     pattern: Pattern,
     replacement: Replacement,
@@ -57,7 +57,7 @@ impl Change {
         Ok(Change { pattern, replacement })
     }
 
-    /// What a name becomes; none: it is not meant, or what comes out is no name.
+    /// The changed name; `None` if it does not match, or the result is not a name.
     pub fn of(&self, name: &NameBuf) -> Option<NameBuf> {
         let name = name.as_name();
         let matches = self.pattern.matches(name, &OnceCell::new());
@@ -66,7 +66,7 @@ impl Change {
 }
 
 impl Action {
-    /// What the name must be like, if this looks at the name.
+    /// The pattern for the name, if the action has one.
     pub fn pattern(&self) -> Option<&Pattern> {
         match self {
             Action::Name { pattern, .. }
@@ -77,13 +77,13 @@ impl Action {
         }
     }
 
-    /// Whether that is the name as the client asked it. Rules about responses speak of what the client
-    /// sees; rules about questions build on one another.
+    /// Whether the pattern applies to the name as the client asked it. Rules about responses refer to what
+    /// the client sees; rules about questions build on each other.
     pub fn looks_at_asked(&self) -> bool {
         matches!(self, Action::Ttl { .. } | Action::Rcode { .. })
     }
 
-    /// Whether answers have to be looked at for it.
+    /// Whether the action needs the content of answers.
     pub fn needs_answers(&self) -> bool {
         match self {
             Action::Target(_) => true,
@@ -93,7 +93,7 @@ impl Action {
     }
 }
 
-/// Bounds of a TTL; at least one is there.
+/// Bounds of a TTL; at least one is set.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     min: Option<Ttl>,
@@ -101,7 +101,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Either the third argument, which is both, or properties.
+    /// Reads the third argument, which sets both, or the properties.
     fn read(node: Node<'_>) -> Result<Bounds, Invalid> {
         let exact = node.optional_argument::<Ttl>(2);
         let (min, max) = (node.property::<Ttl>("min"), node.property::<Ttl>("max"));
@@ -127,7 +127,7 @@ impl Bounds {
         }
     }
 
-    /// Adds them to an edit. A bound of an earlier rule gives way.
+    /// Adds the bounds to an edit. They replace those of earlier rules.
     pub fn put_into(self, mut edit: ResponseEdit) -> ResponseEdit {
         if let Some(min) = self.min {
             edit = edit.ttl_min(Duration::from(min));
@@ -180,7 +180,7 @@ impl FromValue for Answers {
 impl Rule {
     /// Reads a rule, and records every mistake in it.
     pub fn read(node: Node<'_>) -> Result<Rule, Invalid> {
-        // An alias is the end: there is nothing to continue with.
+        // An alias ends the rules: there is nothing to continue with.
         let then = if node.name() == "cname" {
             Ok(None)
         } else {

@@ -1,4 +1,4 @@
-//! Every rule of the README, and what queries become.
+//! Every rule of the README, and its effect on queries.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -77,7 +77,7 @@ fn prefixes_substrings_and_expressions() {
         to("ftp.eu.svc.cluster.local")
     );
     assert_eq!(filter.query(&a("ftp-eu.example.com.test")), pass());
-    // Found anywhere, and the whole name is replaced.
+    // The match may be anywhere, and the whole name is replaced.
     assert_eq!(filter.query(&a("my.telephone.test")), to("telephonexphone.test"));
     assert_eq!(filter.query(&a("my.telegram.test")), to("telex.test"));
     assert_eq!(filter.manifest(), &Manifest::new().queries());
@@ -169,7 +169,7 @@ fn rules_apply_in_order_and_stop_unless_told_to_go_on() {
         filter.query(&a("a.test"))
     };
     assert_eq!(chain("stop"), to("b.test"));
-    // The first rule stands before, so it does not see what the others made.
+    // The first rule comes before the others, so it does not see their result.
     assert_eq!(chain("continue"), to("c.test"));
     let mut back = start([
         rule("name", "exact", "a.test")
@@ -213,7 +213,7 @@ fn ten_thousand_rules_keep_their_order() {
     let mut rules: Vec<Node> = (0..10_000)
         .map(|number| rule("name", "exact", &format!("h{number}.test")).arg(&*format!("t{number}.example")))
         .collect();
-    // The same name again, further down: never reached. A suffix at the top would be.
+    // The same name further down is never reached. A suffix at the top is.
     rules.push(rule("name", "exact", "h7.test").arg("late.example"));
     rules.push(rule("name", "suffix", "test").arg("rest.example"));
     let mut filter = start(rules.clone());
@@ -224,7 +224,7 @@ fn ten_thousand_rules_keep_their_order() {
     assert_eq!(start(rules).query(&a("h7.test")), to("h7.first.example"));
 }
 
-/// Expressions that take the dot at the end of a name for granted, as those for CoreDNS do.
+/// Expressions that expect the final dot of a name, as those for CoreDNS do.
 #[test]
 fn a_name_may_have_its_last_dot() {
     for expression in [
@@ -258,7 +258,7 @@ fn a_name_may_have_its_last_dot() {
     assert_eq!(start([part]).query(&a("a.test")), pass().edit(edit));
 }
 
-/// The list ends at a rule about targets, which is for every query.
+/// The list ends with a rule about targets, which applies to every query.
 #[test]
 fn targets_are_looked_at_where_their_rule_was_reached() {
     let rules = || {

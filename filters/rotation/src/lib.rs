@@ -1,7 +1,7 @@
-//! Orders the addresses of an answer: at random, or so that a client always sees the same one first.
+//! Orders the addresses of an answer: at random, or so that a client always gets the same one first.
 //!
-//! For the latter each address gets a number that depends on it and the client, and the lowest comes first (rendezvous
-//! hashing): neither the order that an upstream gives nor other addresses that come and go change which that is.
+//! For the latter, each address gets a hash of itself and the client, and the lowest comes first (rendezvous
+//! hashing). So neither the upstream's order nor other addresses that come and go change which one that is.
 
 use std::net::IpAddr;
 
@@ -19,11 +19,11 @@ pub struct Rotation {
 /// How a name's addresses are ordered.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
-    /// Anew for each response.
+    /// Random for each response.
     Random,
-    /// By client.
+    /// Fixed per client.
     Affinity,
-    /// As they come.
+    /// Unchanged.
     AsIs,
 }
 
@@ -74,7 +74,7 @@ impl Filter for Rotation {
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let order = self.orders.suffixes(query.name()).next().map(|(_, order)| *order);
         let verdict = match order {
-            // The host throws the dice for each response, also where it remembers the verdict.
+            // The host shuffles each response, even if it remembers the verdict.
             Some(Order::Random) => Verdict::pass()
                 .edit(ResponseEdit::new().shuffle())
                 .skip_response(),
@@ -94,7 +94,7 @@ impl Filter for Rotation {
             .answers()
             .iter()
             .map(|record| record.data.ip_addr().map(rank));
-        // None is less than any: what is no address stays in front.
+        // `None` sorts before any hash, so records without an address stay in front.
         let mut order: Vec<_> = ranks.zip(0u32..).collect();
         order.sort();
         ResponseVerdict::edit(ResponseEdit::new().permute(order.into_iter().map(|(_, index)| index)))

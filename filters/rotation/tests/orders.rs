@@ -1,4 +1,4 @@
-//! Which name has which order.
+//! The order for each name.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,7 +47,7 @@ fn the_order_is_random_unless_something_else_is_said() {
     }
 }
 
-/// The last octets of the addresses of an answer in their new order; the answer has them in this one.
+/// The last bytes of an answer's addresses in their new order; `addresses` is the original order.
 fn order(filter: &mut Running<Rotation>, client: &str, addresses: &[u8]) -> Vec<u8> {
     let alias = RData::CNAME(CNAME("real.shop.test.".parse().unwrap()));
     let data = addresses
@@ -92,7 +92,7 @@ fn a_client_and_its_network_see_the_same_address_first() {
     for upstream in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {
         assert_eq!(order("192.0.2.200", &upstream), first);
     }
-    // One that goes away moves nobody but those who had it.
+    // Removing an address moves only the clients that had it first.
     let rest: Vec<u8> = first.iter().copied().filter(|last| *last != first[3]).collect();
     assert_eq!(order("192.0.2.1", &rest), rest);
     let firsts = (0..40).map(|third| order(&format!("192.0.{third}.1"), &[1, 2, 3, 4])[0]);

@@ -1,4 +1,4 @@
-//! Answers that are made of the question: records in the form of zone files, with parts of the name in them.
+//! Answers built from the question: records in zone file format, with placeholders for parts of the name.
 
 mod pattern;
 mod template;
@@ -11,14 +11,13 @@ use dnsweir_filter::{
 
 use template::{Outcome, Template};
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
 /// The filter.
 pub struct Templates {
     templates: Vec<Template>,
-    /// Whether what is made depends on nothing but the question.
+    /// Whether answers depend only on the question.
     same_for_all: bool,
 }
 
@@ -50,7 +49,7 @@ impl Filter for Templates {
         }
     }
 
-    /// What an alias leads to, behind it.
+    /// Appends what an alias resolves to.
     fn answers(&mut self, query: &Query<'_>, answers: &Answers<'_>) -> Verdict {
         let Some(Outcome::Alias(alias)) = self.outcome(query) else {
             return Verdict::pass();
@@ -73,7 +72,7 @@ impl Filter for Templates {
 }
 
 impl Templates {
-    /// What the first template that fits makes of a question; none: no template fits.
+    /// The outcome of the first template that applies to a question; `None` if none does.
     fn outcome(&self, query: &Query<'_>) -> Option<Outcome> {
         self.templates.iter().find_map(|template| template.outcome(query))
     }
@@ -96,7 +95,7 @@ fn failure() -> Verdict {
     Verdict::answer(Answer::new(Rcode::SERVFAIL))
 }
 
-/// Types whose questions are about what an alias leads to.
+/// Types for which aliases are followed.
 const FOLLOWED: [Type; 2] = [Type::A, Type::AAAA];
 
 dnsweir_filter::export!(Templates);

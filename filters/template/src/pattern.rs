@@ -1,4 +1,4 @@
-//! Text with places for parts of the question.
+//! Text with placeholders for parts of the question.
 
 use std::net::IpAddr;
 
@@ -17,9 +17,9 @@ enum Part {
     Group(usize),
 }
 
-/// What a text is filled with.
+/// The values of the placeholders.
 pub struct Filling<'q> {
-    /// The name that was asked for, as text that ends in a dot.
+    /// The name asked for, as text with a final dot.
     pub name: &'q str,
     pub zone: &'q str,
     pub qtype: &'q str,
@@ -28,10 +28,11 @@ pub struct Filling<'q> {
 }
 
 impl Pattern {
-    /// Reads a text: `{name}`, `{zone}`, `{type}`, `{client}`, `{1}` and `{GROUP}` are places, `{{` and `}}` are braces.
+    /// Parses a text: `{name}`, `{zone}`, `{type}`, `{client}`, `{1}` and `{GROUP}` are placeholders, `{{`
+    /// and `}}` are braces.
     ///
     /// # Errors
-    /// In words.
+    /// The mistake, as text.
     pub fn read(text: &str, expression: Option<&Regex>) -> Result<Pattern, String> {
         let (mut parts, mut literal) = (Vec::new(), String::new());
         let mut rest = text;
@@ -56,7 +57,7 @@ impl Pattern {
         Ok(Pattern(parts))
     }
 
-    /// The text that is made of it.
+    /// The text with all placeholders filled in.
     pub fn fill(&self, filling: &Filling<'_>) -> String {
         let mut text = String::new();
         for part in &self.0 {
@@ -75,7 +76,7 @@ impl Pattern {
         text
     }
 
-    /// Whether it says who asks.
+    /// Whether the text includes the client's address.
     pub fn names_client(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Client))
     }

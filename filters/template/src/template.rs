@@ -1,4 +1,4 @@
-//! A template: for which questions it is, and what it makes of them.
+//! A template: which questions it applies to, and the answer it builds.
 
 use std::time::Duration;
 
@@ -12,60 +12,60 @@ use regex_lite::Regex;
 use crate::FOLLOWED;
 use crate::pattern::{Filling, Pattern};
 
-/// A record that does not say for how long it holds does so for an hour.
+/// The default TTL of records is an hour.
 const TTL: &str = "$TTL 3600\n";
 
-/// For which questions an answer is made, and of what.
+/// A template.
 pub struct Template {
-    /// None: for all.
+    /// The types it applies to; empty for all.
     types: Vec<Type>,
     zones: Vec<NameBuf>,
-    /// None: every name matches.
+    /// Expressions for names, each with its records; one without a regex matches every name.
     expressions: Vec<Expression>,
     rcode: Rcode,
     error: Option<ExtendedError>,
-    /// Whether names that match nothing are not passed on.
+    /// Whether names that match no expression get SERVFAIL instead of passing.
     fails_otherwise: bool,
 }
 
-/// What matches names, and the records for them.
+/// An expression for names, and the records for matching names.
 struct Expression {
     regex: Option<Regex>,
-    /// Whether the dot at the end of a name belongs to what is matched.
+    /// Whether the expression sees the final dot of a name.
     final_dot: bool,
     answer: Vec<Pattern>,
     authority: Vec<Pattern>,
     additional: Vec<Pattern>,
 }
 
-/// What a template makes of a question.
+/// What a template does with a question.
 pub enum Outcome {
     Answer(Answer),
-    /// The answer is an alias, and the question is about what is behind it.
+    /// The answer is an alias, and the question is about its target.
     Alias(Alias),
-    /// Nothing, and nobody else is to answer.
+    /// No expression matches, and nothing else may answer.
     Unmatched,
-    /// Text that is no record.
+    /// A text is not a record once filled in.
     Unreadable,
 }
 
-/// An alias, before what is behind it is known.
+/// An alias whose target has not been resolved yet.
 pub struct Alias {
     pub answer: Answer,
     target: NameBuf,
 }
 
-/// A record, as the SDK takes it.
+/// A record in the form that the SDK accepts.
 type Record = (NameBuf, Duration, Rdata);
 
 impl Alias {
-    /// Asks what is behind it.
+    /// The lookup of the target.
     pub fn ask(&self, qtype: Type) -> Ask {
         Ask::new().lookup(&self.target, qtype)
     }
 }
 
-/// What becomes of names that match nothing.
+/// Whether names that match nothing get SERVFAIL.
 struct Otherwise(bool);
 
 impl FromValue for Otherwise {
@@ -79,7 +79,7 @@ impl FromValue for Otherwise {
 }
 
 impl Template {
-    /// Reads `template`, in one of these zones if it names none itself.
+    /// Reads `template`; without a `zone` of its own, it applies to these zones.
     pub fn read(node: Node<'_>, zones: &[NameBuf]) -> Result<Template, Invalid> {
         let types = node.optional_arguments(0);
         let own = node.node("zone")?.map(|zone| zone.arguments(0)).transpose();
@@ -117,7 +117,7 @@ impl Template {
         })
     }
 
-    /// Whether what it makes depends on who asks.
+    /// Whether answers depend on the client's address.
     pub fn names_client(&self) -> bool {
         let mut patterns = self.expressions.iter().flat_map(|expression| {
             let sections = [&expression.answer, &expression.authority, &expression.additional];
@@ -126,7 +126,7 @@ impl Template {
         patterns.any(Pattern::names_client)
     }
 
-    /// What it makes of a question; none: it is not for this one, or leaves it to others.
+    /// The outcome for a question; `None` if the template does not apply, or passes.
     pub fn outcome(&self, query: &Query<'_>) -> Option<Outcome> {
         let qtype = query.qtype();
         let here = self.types.is_empty() || self.types.contains(&qtype) || qtype == Type::ANY;
@@ -140,7 +140,7 @@ impl Template {
         let zone = within.max_by_key(|zone| zone.as_name().as_wire().len())?;
         let name = query.name().to_string();
         for expression in &self.expressions {
-            // Of a name, the text without the dot at the end, as everywhere in the configuration.
+            // Expressions see names without the final dot, as elsewhere in the configuration.
             let text = match expression.final_dot {
                 true => &name,
                 false => name.strip_suffix('.').unwrap_or(&name),
@@ -167,7 +167,7 @@ impl Template {
         self.fails_otherwise.then_some(Outcome::Unmatched)
     }
 
-    /// The answer; none: what came of it is no record.
+    /// The answer; `None` if a filled-in text is not a record.
     fn made(&self, query: &Query<'_>, expression: &Expression, filling: &Filling<'_>) -> Option<Outcome> {
         let mut answer = Answer::new(self.rcode).authoritative();
         if let Some(error) = &self.error {
@@ -193,7 +193,7 @@ impl Template {
     }
 }
 
-/// The regular expressions in `match`, each by itself.
+/// The regular expressions in `match`.
 fn expressions(node: Node<'_>) -> Result<Vec<Option<Regex>>, Invalid> {
     let texts = node.arguments::<String>(0)?;
     let read = texts.iter().enumerate().map(|(index, text)| {
@@ -205,7 +205,7 @@ fn expressions(node: Node<'_>) -> Result<Vec<Option<Regex>>, Invalid> {
     read.collect()
 }
 
-/// The records of a section, as they are written.
+/// The records of a section, as templates.
 fn patterns(node: Node<'_>, section: &'static str, regex: Option<&Regex>) -> Result<Vec<Pattern>, Invalid> {
     let mut found = Vec::new();
     for written in node.nodes(&[section]) {
@@ -225,7 +225,7 @@ fn extended_error(node: Node<'_>) -> Result<ExtendedError, Invalid> {
     Ok(ExtendedError::new(code?).text(text?.unwrap_or_default()))
 }
 
-/// The records that a section's texts make; none: one is no record.
+/// The records of a section, filled in; `None` if one is not a record.
 fn filled(patterns: &[Pattern], filling: &Filling<'_>) -> Option<Vec<Record>> {
     let mut made = Vec::new();
     for pattern in patterns {
@@ -237,7 +237,7 @@ fn filled(patterns: &[Pattern], filling: &Filling<'_>) -> Option<Vec<Record>> {
     Some(made)
 }
 
-/// Records as the SDK takes them.
+/// Records in the form that the SDK accepts.
 pub fn records(records: &[rr::Record]) -> Vec<Record> {
     let made = records.iter().filter_map(|record| {
         let rdata = match &record.data {

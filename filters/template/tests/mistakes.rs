@@ -1,4 +1,4 @@
-//! What is no template is said to be none.
+//! Invalid templates are reported.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,11 +1,11 @@
-//! Tells clients who they are: the address, port and transport that a query came from.
+//! Answers clients with their own address, port and transport.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{Answer, Filter, Invalid, Manifest, NameBuf, Query, Rdata, Setup, Transport, Verdict};
 
-/// Nobody may keep what holds for one client.
+/// The TTL: an answer for one client must not be cached.
 const AT_ONCE: Duration = Duration::ZERO;
 
 /// The filter.
@@ -27,7 +27,7 @@ impl Filter for Whoami {
         };
         let mut answer = Answer::noerror().authoritative();
         answer = answer.additional(query.name(), AT_ONCE, address);
-        // A name that is as long as names can be has no room for a label in front.
+        // A name of maximum length has no room for another label.
         if let Ok(owner) = query.name().child(proto) {
             let port = Rdata::Srv {
                 priority: 0,
