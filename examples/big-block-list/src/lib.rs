@@ -1,22 +1,21 @@
-//! Blocks the names on a list of any size, which the proxy keeps once for all workers.
+//! Blocks the names on a list of any size, of which the proxy keeps one copy for all workers.
 //!
-//! The list is never read as a whole: a name is looked up where it has to stand, and so is each name above it.
+//! The list is never read as a whole: a name and the names above it are found by binary search.
 
 use std::time::Duration;
 
 use dnsweir_filter::{Data, ExtendedError, Filter, Invalid, Manifest, Query, Rcode, Setup, Verdict};
 
-/// How long the host may go without asking again. Not for ever, so that its memory of names that nobody asks for any more
-/// has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// What is between a name and the reason to block it.
+/// The separator between a name and the reason to block it.
 const SEPARATOR: u8 = b' ';
 
 /// Blocked (RFC 8914 section 4.16).
 const BLOCKED: u16 = 15;
 
-/// Places in the list that are looked at before it is taken.
+/// The number of places at which a new list is checked.
 const SAMPLES: u64 = 256;
 
 /// The filter.
@@ -26,7 +25,7 @@ impl Filter for BigBlockList {
     fn configure(setup: Setup<'_>) -> Result<(BigBlockList, Manifest), Invalid> {
         let config = setup.config();
         let list: Data = config.setting("list")?;
-        // A download that failed must not open the gates: the host keeps the list that it has.
+        // A failed download must not unblock everything: the host keeps the previous list.
         if list.size() == 0 {
             return Err(config.mistake("the list is empty").report());
         }
@@ -59,20 +58,20 @@ impl Filter for BigBlockList {
     }
 }
 
-/// The line that begins behind the first end of a line from `offset` on; at the very beginning, the first one.
+/// The first line that starts after `offset`, or at 0 for an offset of 0.
 fn line_after(list: &Data, offset: u64) -> Option<String> {
     let mut octets = [0; 2048];
     let count = list.read_at(offset, &mut octets);
     let mut lines = octets[..count].split(|&octet| octet == b'\n');
     if count == octets.len() {
-        // Nobody knows how it goes on.
+        // The last line may be incomplete.
         lines.next_back();
     }
     let line = lines.nth(usize::from(offset > 0))?;
     (!line.is_empty()).then(|| String::from_utf8_lossy(line).into_owned())
 }
 
-/// Whether the line is found by its name, which has to be one.
+/// Whether a line starts with a name, and is found by it.
 fn finds(list: &Data, line: &str) -> bool {
     let name = line.split(char::from(SEPARATOR)).next().unwrap_or_default();
     let octet = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-_.".contains(&octet);

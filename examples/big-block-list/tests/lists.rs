@@ -1,4 +1,4 @@
-//! Names, reasons, and lists that are none.
+//! Names, reasons, and invalid lists.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! Blocks the names on lists, such as people publish them.
+//! Blocks the names on published block lists.
 //!
-//! Whether a name is blocked depends on nothing but the name, so the host remembers what it was told.
+//! Whether a name is blocked depends only on the name, so the host remembers the verdict.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,23 +10,22 @@ use dnsweir_filter::{
     Setup, Ttl, Value, Verdict, log,
 };
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// Wrong lines that are shown of one list: whoever mends these will see the others.
+/// The number of wrong lines reported per list: fixing them reveals the others.
 const SHOWN: usize = 10;
 
 /// The filter.
 pub struct BlockList {
     names: NameMap<Marks>,
-    /// What blocked names are answered with; none: there is no such name.
+    /// The addresses that answer blocked names; `None` for NXDOMAIN.
     addresses: Option<Vec<IpAddr>>,
     ttl: Duration,
 }
 
-/// What lists say of a name: it is blocked, it is blocked with all below it, and it is not with all below it, whatever else
-/// is said.
+/// The entries for a name: blocked alone, blocked with all names below, and allowed with all names below,
+/// which overrides the others.
 #[derive(Default)]
 struct Marks {
     exact: bool,
@@ -54,7 +53,7 @@ impl Filter for BlockList {
                 );
             }
         }
-        // A download that failed must not open the gates: the host keeps the filter that it has.
+        // A failed download must not unblock everything: the host keeps the previous filter.
         if !names.iter().any(|(_, marks)| marks.exact || marks.below) {
             let help = "such as: list (file)\"block-list.txt\"";
             return Err(config.mistake("nothing is blocked").help(help).report());
@@ -79,7 +78,7 @@ impl Filter for BlockList {
 }
 
 impl BlockList {
-    /// One lookup for each of a name's labels, however long the lists are.
+    /// Makes one lookup per label of a name, however long the lists are.
     fn blocks(&self, name: Name<'_>) -> bool {
         let mut blocked = false;
         for (suffix, marks) in self.names.suffixes(name) {
@@ -136,14 +135,15 @@ fn read_answer(config: Node<'_>) -> Result<Option<Vec<IpAddr>>, Invalid> {
                 return Err(mistake.argument(index).help("keep one of them").report());
             }
             Word::Nxdomain => return Ok(None),
-            // What nothing can be reached at (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.2).
+            // The unspecified addresses, where nothing can be reached (RFC 1122 section 3.2.1.3, RFC 4291
+            // section 2.5.2).
             Word::Null => addresses.extend([[0; 4].into(), IpAddr::from([0; 16])]),
         }
     }
     Ok(Some(addresses))
 }
 
-/// Whether lines are skipped that no list should have.
+/// Whether lines of an unknown form are skipped.
 #[derive(Clone, Copy, PartialEq)]
 struct Skips(bool);
 

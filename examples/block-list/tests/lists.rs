@@ -54,7 +54,7 @@ fn a_hosts_file_blocks_the_names_in_it() {
     for name in ["ads.example", "track.example", "metrics.example", "six.example"] {
         assert_eq!(ask(&mut filter, name), blocked(), "{name}");
     }
-    // A hosts file knows no names below.
+    // A hosts file blocks no names below those it lists.
     for name in ["x.ads.example", "example", "localhost", "broadcasthost"] {
         assert_eq!(ask(&mut filter, name), pass(), "{name}");
     }
@@ -97,7 +97,7 @@ fn names_may_be_blocked_and_allowed_one_by_one() {
     ]);
     assert_eq!(ask(&mut filter, "x.bad.test"), blocked());
     assert_eq!(ask(&mut filter, "ads.example"), blocked());
-    // What is allowed is allowed, whoever else lists it.
+    // An allowed name passes, whatever other lists say.
     for name in [
         "fine.ads.example",
         "x.fine.ads.example",
@@ -171,7 +171,7 @@ fn wrong_lines_are_told_by_number() {
     );
     let many = wrong(&"?\n".repeat(1000));
     assert_eq!((many.len(), &*many[10]), (11, "and 990 more lines"));
-    // The place is the file's name in the configuration.
+    // The place is the argument in the configuration that names the file.
     let mistakes = test::start::<BlockList>([list("fine.example").arg("?")]).unwrap_err();
     assert_eq!(
         (mistakes[0].node.as_deref(), mistakes[0].argument),
@@ -197,7 +197,7 @@ fn unknown_lines_can_be_skipped() {
     assert!(test::start::<BlockList>([list("a.test").prop("unknown", "maybe")]).is_err());
 }
 
-/// A list that is empty by accident keeps the old one in force.
+/// A list that is empty by accident must not replace the old one.
 #[test]
 fn nothing_to_block_is_a_mistake() {
     for config in [

@@ -1,8 +1,8 @@
-//! Gives a share of the clients another answer: a canary for what stands behind a name.
+//! Gives a share of the clients another answer: a canary for the service behind a name.
 //!
-//! Which clients is a function of their addresses and of nothing else, so every worker, every node and
-//! every generation of the configuration agrees. Each client has a number; those below the share are
-//! canaries. So a share that grows adds clients and moves none, and one that shrinks only sends back.
+//! Which clients depends only on their addresses, so every worker, node and generation of the configuration
+//! agrees. Each client has a number; those with numbers below the share are canaries. So a growing share only
+//! adds clients, and a shrinking one only removes some.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,25 +19,25 @@ pub struct Canary {
     ttl: Duration,
 }
 
-/// What is tried under a name.
+/// The trial for a name.
 struct Trial {
     share: Share,
-    /// Names of one group have the same canaries.
+    /// Names of the same group have the same canaries.
     group: u64,
     instead: Instead,
 }
 
-/// What canaries get.
+/// The answer for canaries.
 enum Instead {
     Addresses(Vec<IpAddr>),
     Name(NameBuf),
 }
 
-/// Hundredths of a percent.
+/// A share in hundredths of a percent.
 #[derive(Clone, Copy)]
 struct Share(u64);
 
-/// Everybody.
+/// All clients.
 const WHOLE: f64 = 10_000.0;
 
 impl FromValue for Share {
@@ -165,7 +165,7 @@ impl Trial {
     }
 }
 
-/// A client's number in a group, below [`WHOLE`].
+/// A client's number in a group, less than [`WHOLE`].
 fn number(client: Prefix, group: u64) -> u64 {
     let hash = match client.address() {
         IpAddr::V4(address) => stable_hash(&address.octets(), group),

@@ -1,4 +1,4 @@
-//! Every option of the README, and who is a canary.
+//! Every option of the README, and which clients are canaries.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use dnsweir_filter::test::{self, Literal, Node, Running, node};
 use dnsweir_filter::{Answer, Class, Manifest, NameBuf, Rdata, Rewrite, Soa, Type, Verdict};
 use example_canary::Canary;
 
-/// As many as a large cluster has pods.
+/// The number of pods of a large cluster.
 const CLIENTS: u32 = 20_000;
 
 fn start(config: impl IntoIterator<Item = Node>) -> Running<Canary> {
@@ -30,7 +30,7 @@ fn pod(number: u32) -> IpAddr {
     Ipv4Addr::from_bits(0x0af4_0000 + number).into()
 }
 
-/// Which of the pods get another answer.
+/// The pods that get another answer.
 fn canaries(filter: &mut Running<Canary>, name: &str) -> BTreeSet<u32> {
     (0..CLIENTS)
         .filter(|&number| ask(filter, pod(number), name, Type::A) != Verdict::pass())
@@ -62,7 +62,7 @@ fn the_share_is_what_is_written() {
     }
 }
 
-/// Whoever is a canary of a small share is one of every larger.
+/// A canary of a small share is one of every larger share, too.
 #[test]
 fn another_share_moves_no_more_clients_than_it_must() {
     let (small, large) = (with_share(10), with_share(12.5));
@@ -70,7 +70,7 @@ fn another_share_moves_no_more_clients_than_it_must() {
     assert!(large.len() - small.len() < 700, "{}", large.len() - small.len());
 }
 
-/// The canaries of this release are those of the next.
+/// The canaries must not change from release to release.
 #[test]
 fn who_is_a_canary_is_fixed() {
     let first: Vec<u32> = with_share(1).into_iter().take(8).collect();
@@ -154,7 +154,7 @@ fn canaries_get_another_name_or_other_addresses() {
     );
     assert_eq!(filter.counter("canaries"), 4);
 
-    // Names below, other classes, and whoever is not chosen.
+    // Names below, other classes, and clients that are not canaries.
     assert_eq!(ask(&mut filter, pod(1), "x.a.test", Type::A), Verdict::pass());
     assert_eq!(
         filter.query(&test::query("a.test", Type::A).class(Class::CH)),
@@ -205,5 +205,5 @@ fn mistakes_are_told() {
     );
 }
 
-/// Told by the function's definition, not by this implementation of it.
+/// Computed from the function's definition, not by this implementation.
 const FIRST: [u32; 8] = [86, 132, 158, 245, 390, 430, 452, 663];

@@ -1,7 +1,8 @@
-//! Applies the policy of a name to the names that lead to it.
+//! Applies the policies for a name to the names that lead to it.
 //!
-//! A tracker that hides behind a CNAME record of the site that it tracks for is no name on any list. The names that an answer
-//! leads through are asked for below this filter: if another filter decides about one of them, the client gets that.
+//! A tracker that hides behind a CNAME record of the site it tracks for is on no list under that name. So
+//! this filter looks up the names in an answer's CNAME chain below itself: if another filter blocks one of
+//! them, the client gets that decision.
 
 use std::net::IpAddr;
 
@@ -10,10 +11,10 @@ use dnsweir_filter::{
     ResponseVerdict, Setup, Source, Type, count,
 };
 
-/// Names that one answer may lead through before the rest is left out.
+/// The maximum number of names checked per answer.
 const NAMES: usize = 16;
 
-/// The filter: names that may lead anywhere.
+/// The filter, with the names that may lead anywhere.
 pub struct CnameUncloak(NameMap<()>);
 
 impl Filter for CnameUncloak {
@@ -30,12 +31,12 @@ impl Filter for CnameUncloak {
     }
 
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
-        // Fewer than two records are no alias that leads to anything.
+        // An alias with a target takes at least two records.
         let name = response.query().name();
         if response.answer_count() < 2 || self.0.suffixes(name).next().is_some() {
             return ResponseVerdict::pass();
         }
-        // What cannot be read may hide an alias.
+        // A message that cannot be parsed may hide an alias.
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
@@ -59,7 +60,7 @@ impl Filter for CnameUncloak {
     }
 }
 
-/// Whether a filter answered, and not with what anybody could use.
+/// Whether a filter answered, without a usable address.
 fn is_blocked(found: &Found<'_>) -> bool {
     let unusable = |address: IpAddr| address.is_unspecified() || address.is_loopback();
     let null = || {

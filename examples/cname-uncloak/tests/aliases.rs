@@ -25,7 +25,7 @@ fn start() -> Running<CnameUncloak> {
 #[test]
 fn the_names_an_answer_leads_through_are_asked_for() {
     let mut filter = start();
-    // What an upstream says of them, even that they do not exist, is nobody's decision.
+    // An upstream's answer, even NXDOMAIN, is not a filter's decision.
     assert_eq!(filter.response(&response()), ResponseVerdict::pass());
     assert_eq!(filter.asked(), ["t.tracker.test. A below"]);
 }

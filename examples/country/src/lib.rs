@@ -1,4 +1,4 @@
-//! Sends clients to the names that are meant for their country or continent, by a database of addresses.
+//! Directs clients to names for their country or continent, by means of an address database.
 
 use std::net::IpAddr;
 
@@ -12,15 +12,15 @@ pub struct Country {
     steered: NameMap<Vec<Rule>>,
 }
 
-/// Who is sent where.
+/// Which clients are directed where.
 struct Rule {
-    /// Where in the database the code is that decides.
+    /// The path of the code in the database.
     path: [&'static str; 2],
     codes: Vec<Code>,
     target: NameBuf,
 }
 
-/// Two letters.
+/// A code of two letters.
 struct Code(String);
 
 impl FromValue for Code {

@@ -1,4 +1,4 @@
-//! Databases of each kind, made here, and clients from everywhere.
+//! Databases of each kind, built here, and clients from everywhere.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn start(database: &[u8]) -> Result<Running<Country>, Vec<test::Mistake>> {
     test::start::<Country>([node("database").arg(test::data(database)), rules])
 }
 
-/// Networks of documentation, none of which is anywhere.
+/// Documentation networks, which are not in any real country.
 const NETWORKS: [(&str, u32, &str, &str); 4] = [
     ("::198.51.100.0", 96 + 24, "DE", "EU"),
     ("::203.0.113.128", 96 + 25, "FR", "EU"),
@@ -28,8 +28,8 @@ const NETWORKS: [(&str, u32, &str, &str); 4] = [
     ("2001:db8:2::", 48, "US", "NA"),
 ];
 
-/// `dnsweir filter test` cannot make the database that the recorded questions are about, so it is in the repository. With
-/// `BLESS=1` it is written anew.
+/// `dnsweir filter test` cannot build the database for the recorded questions, so it is in the repository.
+/// `BLESS=1` rewrites it.
 #[test]
 fn the_recorded_questions_are_about_the_database_that_is_made_here() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks.mmdb");
@@ -63,7 +63,7 @@ fn clients_are_sent_where_they_come_from() {
     }
 }
 
-/// Whatever is in it, it is refused or nothing is found in it.
+/// Whatever it contains, a broken database is refused or has no results.
 #[test]
 fn broken_databases_do_no_harm() {
     let whole = database(24, &[("::198.51.100.0", 96 + 24, "DE", "EU")]);

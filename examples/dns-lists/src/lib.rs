@@ -1,7 +1,7 @@
-//! Refuses what lists in DNS name: the name that is asked for, or an address in the answer.
+//! Refuses queries by means of DNS-based lists: of the name asked for, or of addresses in the answer.
 //!
-//! What a list says depends on nothing but the name, so that the host remembers the verdict for as long as the list's
-//! answer holds.
+//! What a list says depends only on the name, so the host remembers the verdict for the TTL of the list's
+//! answer.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use dnsweir_filter::{
     Response, ResponseVerdict, Setup, Type, Verdict, count_with,
 };
 
-/// Lookups of one ask.
+/// The maximum number of lookups per ask.
 const AT_ONCE: usize = 16;
 
 /// The filter.
@@ -55,7 +55,7 @@ impl Filter for DnsLists {
         }
         let lists = self.names.iter();
         let listed = lists.map(|list| NameBuf::join(query.name().labels(), list));
-        // A name that is too long to be on a list is on none.
+        // A name too long to be on a list is not listed.
         ask(listed.flatten(), self.time).map_or(Verdict::pass(), Verdict::ask)
     }
 
@@ -67,7 +67,7 @@ impl Filter for DnsLists {
                     .error(reason())
                     .remember(hold(&found))
             }
-            // A list that does not answer lets everything pass, and is asked again.
+            // If a list does not answer, the query passes, and the list is asked again next time.
             None if answers.iter().any(|found| !found.answered()) => Verdict::pass(),
             None => Verdict::pass().remember(Duration::from_secs(60)),
         }
@@ -77,7 +77,7 @@ impl Filter for DnsLists {
         if response.answer_count() == 0 || self.is_of_a_list(response.query().name()) {
             return ResponseVerdict::pass();
         }
-        // What cannot be read may hide an address.
+        // A message that cannot be parsed may hide an address.
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
@@ -101,14 +101,14 @@ impl Filter for DnsLists {
 }
 
 impl DnsLists {
-    /// Whether a name is asked for by this filter: its lookups come by here again.
+    /// Whether a name is on one of the lists' zones: this filter's own lookups pass through it again.
     fn is_of_a_list(&self, name: Name<'_>) -> bool {
         let mut lists = self.names.iter().chain(&self.addresses);
         lists.any(|list| name.is_at_or_below(list))
     }
 }
 
-/// All lookups that there is room for; none: there is nothing to look up.
+/// As many lookups as one ask can hold; `None` if there are none.
 fn ask(listed: impl Iterator<Item = NameBuf>, time: Duration) -> Option<Ask> {
     let mut listed = listed.take(AT_ONCE).peekable();
     listed.peek()?;
@@ -116,7 +116,7 @@ fn ask(listed: impl Iterator<Item = NameBuf>, time: Duration) -> Option<Ask> {
     Some(listed.fold(ask, |ask, name| ask.lookup(&name, Type::A)))
 }
 
-/// The name that an address has on a list (RFC 5782 section 2.1).
+/// The name of an address on a list (RFC 5782 section 2.1).
 fn reversed(address: IpAddr, list: &NameBuf) -> Option<NameBuf> {
     let reverse = NameBuf::reverse(address);
     let labels = reverse.as_name().labels();
@@ -124,8 +124,8 @@ fn reversed(address: IpAddr, list: &NameBuf) -> Option<NameBuf> {
     NameBuf::join(labels, list).ok()
 }
 
-/// The answer of a list that has it: an address in 127.0.0.0/8 (RFC 5782 section 2.1), but for those with which lists say
-/// that they refuse to answer.
+/// The answer of a list that has an entry: an address in 127.0.0.0/8 (RFC 5782 section 2.1), except for those
+/// with which lists refuse to answer.
 fn listed<'a>(answers: &Answers<'a>) -> Option<Found<'a>> {
     let says = |address| match address {
         IpAddr::V4(address) => address.is_loopback() && address.octets()[1] != 255,
@@ -136,7 +136,7 @@ fn listed<'a>(answers: &Answers<'a>) -> Option<Found<'a>> {
         .find(|found| found.read().is_ok_and(|message| message.addresses().any(says)))
 }
 
-/// As long as the list's answer holds, and not for ever.
+/// The TTL of the list's answer, at most an hour.
 fn hold(found: &Found<'_>) -> Duration {
     Duration::from_secs(found.ttl().min(3600).into())
 }

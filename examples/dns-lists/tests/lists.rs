@@ -1,4 +1,4 @@
-//! What lists in DNS say, and what becomes of the query.
+//! What DNS-based lists say, and its effect on the query.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -56,7 +56,7 @@ fn a_list_that_does_not_answer_lets_everything_pass() {
     let mut filter = start(node("names").arg("dbl.test"));
     filter.loses("www.example.dbl.test", Type::A, LookupStatus::TimedOut);
     assert_eq!(filter.query(&query("www.example", Type::A)), Verdict::pass());
-    // "Your resolver may not ask" is no listing, nor is whatever a hijacked list says.
+    // "Your resolver may not ask" is not a listing, and neither is the answer of a hijacked list.
     for address in [[127, 255, 255, 254], [192, 0, 2, 1]] {
         filter.finds(
             "www.example.dbl.test",

@@ -1,7 +1,7 @@
-//! Lets pods resolve only the names that an annotation of their namespace lists.
+//! Lets pods resolve only the names in an annotation of their namespace.
 //!
-//! A connection begins with a name, as a rule: who cannot resolve it does not get out, and whoever tries is counted by
-//! namespace.
+//! Connections normally start with a name: pods that cannot resolve it do not get out, and attempts are
+//! counted by namespace.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dnsweir_filter::{
     Setup, Value, Verdict, count_with,
 };
 
-/// How long it is remembered that a pod may resolve a name. When its namespace's list changes, that is forgotten.
+/// How long the host remembers that a pod may resolve a name. A change of the annotation clears that.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The filter.
@@ -22,7 +22,7 @@ pub struct EgressNames {
     unknown: Policy,
 }
 
-/// What those get of whom no annotation says anything.
+/// The policy for clients without an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Allow,
@@ -75,14 +75,14 @@ impl Filter for EgressNames {
         if policy == Policy::Allow {
             return Verdict::pass().remember(REMEMBERED);
         }
-        // Not remembered, so that every one is counted.
+        // Not remembered, so that every attempt is counted.
         count_with("refused", &[("namespace", namespace)], 1);
         let why = ExtendedError::BLOCKED.text("not among the names that this namespace may resolve");
         Verdict::refuse(Rcode::REFUSED).error(why)
     }
 }
 
-/// Whether a list has a name, or a wildcard above it. What is no name in it, no name is.
+/// Whether a list has a name, or a wildcard above it. Invalid entries match nothing.
 fn lists(list: &str, name: Name<'_>) -> bool {
     let mut names = list
         .split(|letter: char| letter == ',' || letter.is_whitespace())

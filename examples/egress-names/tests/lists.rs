@@ -1,4 +1,4 @@
-//! Every option of the README, and who may resolve what.
+//! Every option of the README, and which pods may resolve which names.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ fn query(name: &str) -> QueryLiteral {
     test::query(name, Type::A)
 }
 
-/// From a pod of `shop`, whose annotation is this.
+/// A query from a pod of `shop` with this annotation.
 fn listed(name: &str, list: &str) -> QueryLiteral {
     query(name)
         .pod("shop", "web")

@@ -1,7 +1,7 @@
-//! Blocks the names on lists that the proxy fetches and keeps fresh.
+//! Blocks the names on lists that the proxy fetches and keeps up to date.
 //!
-//! A refresh makes one sorted list of all sources, which queries are looked up in; a source may be in any order, and a hosts file
-//! or a plain list.
+//! A refresh merges all sources into one sorted list for queries. A source may be in any order, as a hosts
+//! file or a plain list.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use dnsweir_filter::{
     Data, ExtendedError, Filter, Invalid, Manifest, Output, Query, Rcode, Setup, SourceFile, Verdict, count,
 };
 
-/// How long the host may go without asking again. What is published anew ends it.
+/// How long the host may remember a verdict. Newly published data clears it.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// What is between a name and the source that has it.
+/// The separator between a name and its source.
 const SEPARATOR: u8 = b' ';
 
 /// Blocked (RFC 8914 section 4.16).
 const BLOCKED: u16 = 15;
 
-/// Names that hosts files have for the machine itself.
+/// Names of the machine itself in hosts files.
 const OWN: [&str; 4] = ["localhost", "localhost.localdomain", "local", "broadcasthost"];
 
 /// The filter.
 pub struct FetchedBlockList {
-    /// A line for each name: the name, and the source that has it.
+    /// A line per name: the name, and the source that lists it.
     names: Data,
-    /// A refresh with fewer names fails: something is wrong with its sources.
+    /// A refresh with fewer names fails, since its sources are probably broken.
     at_least: usize,
 }
 
@@ -45,7 +45,7 @@ impl Filter for FetchedBlockList {
             let names = source.data().lines().filter_map(|line| name_in(&line));
             lines.extend(names.map(|name| format!("{name} {}\n", source.name())));
         }
-        // Octet by octet, as a line is looked for; the first source that has a name is told.
+        // Sorted byte by byte, as lookups need it; of several sources with a name, the first is kept.
         lines.sort();
         lines.dedup_by(|line, before| key(line) == key(before));
         if lines.len() < self.at_least {

@@ -1,4 +1,4 @@
-//! What becomes of sources.
+//! How sources become a list.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,8 @@
-//! Answers names differently while what stands behind them is being worked on.
+//! Answers names differently during maintenance windows.
 //!
-//! A window is a part of the week. Until its next edge the verdict is the same for everybody, so the host remembers it until
-//! then and no longer; and so that caches further on do not keep the old answer, no TTL reaches beyond the edge.
+//! A window is a part of the week. Between two edges of a window, the verdict is the same for all clients, so
+//! the host remembers it, but not beyond the next edge. No TTL extends beyond the edge either, so that other
+//! caches do not keep the old answer.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use dnsweir_filter::{
 const DAY: u64 = 24 * 60;
 const WEEK: u64 = 7 * DAY;
 
-/// In the order in which weeks since the Unix epoch, which was a Thursday, have them.
+/// The order of days in a week that starts, like the Unix epoch, on a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
-/// A verdict holds no longer than this, so that a clock which is set does not matter for long.
+/// The maximum time to remember a verdict, so that a clock change has no lasting effect.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Not ready (RFC 8914 section 4.15).
@@ -29,20 +30,20 @@ pub struct Maintenance {
     ttl: Duration,
 }
 
-/// What happens to a name, and when.
+/// The answer for a name, and when it applies.
 struct Work {
     window: Window,
     addresses: Vec<IpAddr>,
 }
 
-/// From one minute of the week to another, in UTC. The second may be before the first: then the week ends in between.
+/// A window of minutes of the week in UTC. It may end before it begins: then it includes the end of the week.
 #[derive(Clone, Copy)]
 struct Window {
     begins: u64,
     ends: u64,
 }
 
-/// A minute of the week by somebody's clock: `"Sat 22:00"`.
+/// A minute of the week in local time: `"Sat 22:00"`.
 struct Moment(u64);
 
 impl FromValue for Moment {
@@ -81,13 +82,13 @@ impl Window {
         Ok(Window { begins, ends })
     }
 
-    /// Whether a time since the Unix epoch is in it.
+    /// Whether the window is open at a time since the Unix epoch.
     fn is_open(self, time: Duration) -> bool {
         let since_it_began = (minute(time) + WEEK - self.begins) % WEEK;
         since_it_began < (self.ends + WEEK - self.begins) % WEEK
     }
 
-    /// How long until it opens or closes.
+    /// The time until the window next opens or closes.
     fn next_edge(self, time: Duration) -> Duration {
         let until = |edge: u64| match (edge + WEEK - minute(time)) % WEEK {
             0 => WEEK,

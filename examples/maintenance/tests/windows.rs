@@ -1,4 +1,4 @@
-//! When a window is open, and what names get meanwhile.
+//! When a window is open, and what names get during it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ fn a_name_has_another_address_during_the_window() {
         instead(Duration::from_secs(10))
     );
     assert_eq!(ask(&mut filter, "shop.test", closes), outside(MINUTE));
-    // A week and a year of weeks later.
+    // 53 weeks later.
     assert_eq!(
         ask(&mut filter, "shop.test", opens + 53 * 7 * 86_400),
         instead(MINUTE)
@@ -64,7 +64,7 @@ fn without_an_address_the_name_is_told_to_be_away() {
     let inside = window("Wed 23:00", "Thu 01:00").child(node("name").arg("db.test"));
     let mut filter = start([inside]);
     let away = Verdict::refuse(Rcode::SERVFAIL).error(ExtendedError::new(14).text("under maintenance"));
-    // The week that the epoch begins in the middle of: Thursday 00:30, and what is below the name.
+    // The week in which the epoch begins: Thursday 00:30, and a name below.
     assert_eq!(ask(&mut filter, "a.db.test", 1800), away.remember(MINUTE));
     assert_eq!(ask(&mut filter, "db.test", 3600), outside(MINUTE));
 }

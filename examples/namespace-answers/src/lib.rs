@@ -1,14 +1,14 @@
-//! Answers names as an annotation of the asking pod's namespace says.
+//! Answers names according to an annotation of the client's namespace.
 //!
-//! What `/etc/hosts` is for one machine, the annotation is for the pods of a namespace: names with addresses, or with another
-//! name that they stand for. What it does not mention goes on to the next stage.
+//! The annotation is to the pods of a namespace what `/etc/hosts` is to a machine: it has names with
+//! addresses, or with another name as alias. All other names pass to the next stage.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{Answer, Class, Filter, Invalid, Manifest, Name, NameBuf, Query, Setup, Ttl, Verdict};
 
-/// How long a verdict is remembered. When the annotation changes, it is forgotten.
+/// How long the host remembers a verdict. A change of the annotation clears it.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The filter.
@@ -17,12 +17,12 @@ pub struct NamespaceAnswers {
     ttl: Duration,
 }
 
-/// What a name is.
+/// The entry for a name.
 #[derive(Debug, PartialEq)]
 enum Said {
     /// It has these addresses, and nothing else.
     Addresses(Vec<IpAddr>),
-    /// It stands for this one.
+    /// It is an alias of this name.
     Other(NameBuf),
 }
 
@@ -47,8 +47,8 @@ impl Filter for NamespaceAnswers {
     }
 }
 
-/// What a text says of a name: `NAME ADDRESS…` or `NAME NAME`, each on a line of its own or up to a semicolon. What is neither
-/// says nothing.
+/// The entry for a name in a text: `NAME ADDRESS…` or `NAME NAME`, separated by line ends or semicolons.
+/// Invalid entries are ignored.
 fn find(text: &str, name: Name<'_>) -> Option<Said> {
     let mut entries = text.split([';', '\n']).map(str::split_whitespace);
     entries.find_map(|mut words| {

@@ -1,4 +1,4 @@
-//! Every option of the README, and what an annotation makes of a name.
+//! Every option of the README, and the effect of an annotation on a name.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn start() -> Running<NamespaceAnswers> {
     test::start::<NamespaceAnswers>([node("annotation").arg(ANNOTATION)]).unwrap()
 }
 
-/// From a pod whose namespace says this.
+/// A query from a pod whose namespace has this annotation.
 fn query(name: &str, qtype: Type, said: &str) -> QueryLiteral {
     test::query(name, qtype)
         .pod("shop", "web")

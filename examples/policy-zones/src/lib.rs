@@ -1,5 +1,5 @@
-//! Response policy zones: policies about names, clients and addresses, in the form that vendors publish them
-//! (draft-vixie-dnsop-dns-rpz-00). Of several zones the first that has a policy decides.
+//! Response policy zones: policies for names, clients and addresses, in the format in which vendors publish
+//! them (draft-vixie-dnsop-dns-rpz-00). The first zone with a matching policy decides.
 
 mod zone;
 
@@ -28,7 +28,7 @@ impl Filter for PolicyZones {
         let action = self.find(|zone| zone.action_for(query));
         let verdict = match action {
             None => Verdict::pass(),
-            // The zone says that its other policies do not matter either.
+            // The zone's policies for answers do not apply either.
             Some(Action::Pass) => Verdict::pass().skip_response(),
             Some(Action::Drop) => Verdict::drop_for("policy zone"),
             Some(Action::TcpOnly) if query.transport() != Transport::Udp => Verdict::pass(),
@@ -42,7 +42,7 @@ impl Filter for PolicyZones {
             },
             Some(action) => Verdict::answer(local(query, action)),
         };
-        // Who asks, and how, is nothing that the host's memory knows.
+        // The host remembers verdicts without regard to client and transport.
         match action {
             Some(Action::TcpOnly) => verdict,
             _ if self.0.iter().any(|zone| !zone.clients.is_empty()) => verdict,
@@ -65,7 +65,7 @@ impl Filter for PolicyZones {
 }
 
 impl PolicyZones {
-    /// What the first zone says that says anything.
+    /// The policy of the first zone that has one.
     fn find<'z>(&'z self, ask: impl Fn(&'z Zone) -> Option<&'z Action>) -> Option<&'z Action> {
         let (zone, action) = self.0.iter().find_map(|zone| Some((zone, ask(zone)?)))?;
         count_with("hits", &[("zone", &zone.name)], 1);
@@ -73,7 +73,7 @@ impl PolicyZones {
     }
 }
 
-/// What the zone says in place of an answer. An alias cannot be asked for any more once there is one.
+/// The answer of a policy. An alias cannot be resolved in the response phase any more.
 fn local(query: &Query<'_>, action: &Action) -> Answer {
     match action {
         Action::Nxdomain => Answer::new(Rcode::NXDOMAIN),

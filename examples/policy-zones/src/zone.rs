@@ -20,18 +20,18 @@ pub enum Action {
     Data(Vec<(Type, Duration, Rdata)>),
 }
 
-/// Policies by trigger.
+/// The policies of a zone, by trigger.
 #[derive(Debug, Default)]
 pub struct Zone {
     pub name: String,
     names: NameMap<Action>,
     pub clients: PrefixMap<Action>,
-    /// By address in an answer.
+    /// By address in the answer.
     pub answers: PrefixMap<Action>,
 }
 
 impl Zone {
-    /// From a node with the zone's name and its text.
+    /// Reads a zone from a node with its name and its text.
     pub fn read(node: Node<'_>) -> Result<Zone, Invalid> {
         let (origin, text) = (node.argument::<NameBuf>(0)?, node.text(1)?);
         let name = origin.to_string();
@@ -41,7 +41,7 @@ impl Zone {
         };
         for record in MasterFile::new(text, &origin) {
             let record = record.map_err(|error| node.mistake(error.to_string()).argument(1).report())?;
-            // The root is nobody's trigger, as is what stands outside of the zone.
+            // Names outside the zone match no trigger, and neither does the root.
             let owner = NameBuf::try_from(&record.name).unwrap_or(NameBuf::root());
             let labels = owner.as_name().strip_suffix(&origin).into_iter();
             let labels: Vec<&[u8]> = labels.flatten().collect();
@@ -50,8 +50,8 @@ impl Zone {
         Ok(zone)
     }
 
-    /// Adds a policy, unless it is the zone's own data, or of a kind that this filter does not know: those about name
-    /// servers, which nobody here asks.
+    /// Adds a policy. Skips the zone's own data, and policies for name servers, which this filter does not
+    /// support, because it asks none.
     fn add(&mut self, owner: &[&[u8]], data: RData, ttl: Duration) {
         let action = action(data, ttl);
         match owner {
@@ -61,7 +61,7 @@ impl Zone {
             labels => {
                 let name = NameBuf::join(labels.iter().copied(), Name::ROOT).unwrap_or(NameBuf::root());
                 match (self.names.entry(name), action) {
-                    // Several records of one owner are one answer.
+                    // Several data records of an owner form one answer.
                     (Action::Data(known), Action::Data(data)) => known.extend(data),
                     (known, action) => *known = action,
                 }
@@ -69,7 +69,7 @@ impl Zone {
         }
     }
 
-    /// What the zone says of a client, or else of a name: of the name itself, or of all below one.
+    /// The policy for the client, or else for the name or the names above it.
     pub fn action_for(&self, query: &Query<'_>) -> Option<&Action> {
         let of_client = self.clients.get(query.client());
         of_client.or_else(|| self.names.matching(query.name()))

@@ -1,4 +1,4 @@
-//! What each trigger and each action comes to.
+//! The effect of each trigger and each action.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

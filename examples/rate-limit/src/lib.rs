@@ -1,8 +1,8 @@
 //! Limits how many queries a client may send.
 //!
-//! Each client has a bucket of tokens that fills at the rate; a query takes one, and finding none is
-//! refused, dropped, or sent to TCP. The buckets are in a table that all workers share and that outlasts a reload. The proxy's own queries
-//! are not counted: they are the proxy's doing.
+//! Each client has a token bucket, which refills at the rate. A query takes a token; without one it is
+//! refused, dropped, or sent to TCP. The buckets are in a table that all workers share and that survives
+//! reloads. The proxy's own queries are not counted.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use dnsweir_filter::{
     Table, Transport, Value, Verdict,
 };
 
-/// Clients with a bucket, unless written.
+/// The default number of clients with a bucket.
 const CLIENTS: u32 = 10_000;
 
-/// The largest number of them: a table of some 200 MB.
+/// The maximum number of clients: a table of some 200 MB.
 const CLIENTS_MAX: u32 = 1_000_000;
 
-/// Octets of a bucket's key: an address.
+/// The size of a bucket's key, an address, in bytes.
 const KEY: usize = 16;
 
 /// The filter.
 pub struct RateLimit {
     buckets: Table,
-    /// Tokens a second.
+    /// Tokens per second.
     rate: f64,
     burst: u32,
     lengths: PrefixLengths,
@@ -32,7 +32,7 @@ pub struct RateLimit {
     beyond: Beyond,
 }
 
-/// What happens to a query beyond the limit.
+/// What happens to a query that exceeds the limit.
 #[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Refuse,
@@ -52,7 +52,7 @@ impl FromValue for Beyond {
     }
 }
 
-/// A whole number of at least 1.
+/// An integer of at least 1.
 struct Count(u32);
 
 impl FromValue for Count {
@@ -107,7 +107,7 @@ impl Filter for RateLimit {
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let client = query.client();
         let counts = match self.beyond {
-            // Who has come back over a connection has shown that the address is its own.
+            // A client that retries over a connection has proven that its address is not forged.
             Beyond::Truncate => query.transport() == Transport::Udp,
             _ => query.transport() != Transport::Internal,
         };

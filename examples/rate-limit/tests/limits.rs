@@ -1,4 +1,4 @@
-//! Every option of the README, and what clients get.
+//! Every option of the README, and its effect on clients.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn rate(tokens: i64) -> Node {
     node("rate").arg(tokens)
 }
 
-/// Which of so many queries at one time are passed.
+/// How many of these simultaneous queries pass.
 fn ask(filter: &mut Running<RateLimit>, client: &str, seconds: u64, queries: usize) -> usize {
     let client = SocketAddr::new(client.parse().unwrap(), 1053);
     let query = test::query("a.test", Type::A)
@@ -68,7 +68,7 @@ fn beyond_is_what_is_written() {
     assert_eq!(refused(&mut silent), Verdict::drop());
 }
 
-/// What comes in a datagram may be forged; a connection is not, and not counted.
+/// The source of a datagram may be forged; that of a connection is not, so its queries are not counted.
 #[test]
 fn clients_are_sent_to_connections() {
     let mut filter = start([rate(1), node("beyond").arg("truncate")]);
@@ -79,7 +79,7 @@ fn clients_are_sent_to_connections() {
         assert_eq!(filter.query(&over(transport)), Verdict::pass());
     }
     assert_eq!(filter.query(&over(Transport::Udp)), truncated);
-    // Otherwise they are.
+    // With other actions, they are counted.
     let mut refuse = start([rate(1)]);
     assert_eq!(refuse.query(&over(Transport::Tcp)), Verdict::pass());
     assert_eq!(
@@ -96,7 +96,7 @@ fn prefixes_are_one_client() {
     assert_eq!(ask(&mut filter, "192.0.3.1", 0, 1), 1);
     assert_eq!(ask(&mut filter, "2001:db8::1", 0, 1), 1);
     assert_eq!(ask(&mut filter, "2001:db8::ffff:2", 0, 1), 0);
-    // Whole addresses unless written.
+    // By default, whole addresses count.
     let mut one = start([rate(1), node("prefix").prop("ipv4", 8)]);
     assert_eq!(ask(&mut one, "2001:db8::1", 0, 1), 1);
     assert_eq!(ask(&mut one, "2001:db8::2", 0, 1), 1);
@@ -113,12 +113,12 @@ fn some_are_not_limited() {
         assert_eq!(ask(&mut filter, client, 0, 9), 9, "{client}");
     }
     assert_eq!(ask(&mut filter, "192.0.2.128", 0, 9), 1);
-    // The proxy's own queries carry the address of the client that they are asked for.
+    // The proxy's own queries carry the address of the client that caused them.
     let internal = test::query("a.test", Type::A).transport(Transport::Internal);
     assert!((0..9).all(|_| filter.query(&internal) == Verdict::pass()));
 }
 
-/// Every worker has an instance of its own, and so has every generation.
+/// Every worker and every generation has its own instance.
 #[test]
 fn instances_share_what_a_client_may_do() {
     let mut one = start([rate(5)]);

@@ -1,26 +1,26 @@
-//! Answers the first name of a pod's search list with what the whole list would come to.
+//! Answers the first name of a pod's search list with the result of the whole list.
 //!
-//! A pod with `ndots:5` asks for `api.example.com` as `api.example.com.NS.svc.CLUSTER` first, then with
-//! each other domain of its search list, and last for the name itself: each time for A and for AAAA.
-//! The proxy can ask all of that by itself when it sees the first.
+//! A pod with `ndots:5` looks up `api.example.com` as `api.example.com.NS.svc.CLUSTER` first, then with each
+//! other domain of its search list, and finally alone, each time for A and AAAA. The proxy can make all these
+//! lookups when it sees the first one.
 
 use dnsweir_filter::{
     Class, Filter, Identity, Invalid, Manifest, Name, NameBuf, NameError, Query, Setup, Transport, Verdict,
 };
 
-/// Names that one verdict may list, without the three of the cluster and the name alone.
+/// The maximum number of search domains: a verdict's limit less the three of the cluster and the plain name.
 const SEARCH_MAX: usize = 29;
 
 /// The filter.
 pub struct SearchPath {
-    /// What ends the first name of every search list: `svc.CLUSTER`.
+    /// The suffix of the first name of every search list: `svc.CLUSTER`.
     services: NameBuf,
     cluster: NameBuf,
-    /// The search list of the nodes, which every pod inherits.
+    /// The search list of the nodes, which all pods inherit.
     search: Vec<NameBuf>,
-    /// Labels that a name must have in front of its namespace.
+    /// The minimum number of labels before the namespace.
     labels: usize,
-    /// Whether only a pod's own search list is tried.
+    /// Whether only the search list of the client's own namespace is applied.
     own: bool,
 }
 
@@ -56,7 +56,7 @@ impl Filter for SearchPath {
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        // What the proxy asks itself may be what this filter told it to ask.
+        // The proxy's own queries may be for names of this filter's verdicts.
         if query.transport() == Transport::Internal || query.class() != Class::IN {
             return Verdict::pass();
         }
@@ -71,8 +71,8 @@ impl Filter for SearchPath {
 }
 
 impl SearchPath {
-    /// The names that a resolver would try one after the other which begins with this one; none if it
-    /// is not the first of a search list, or of another one than the client has.
+    /// The names that a resolver tries one after the other, beginning with this one; `None` if it is not the
+    /// first of a search list, or of another client's list.
     fn candidates(&self, asked: Name<'_>, client: Identity<'_>) -> Option<Vec<NameBuf>> {
         let labels: Vec<&[u8]> = asked.strip_suffix(&self.services)?.collect();
         let (namespace, name) = labels.split_last()?;
@@ -83,7 +83,7 @@ impl SearchPath {
         let below =
             |domain: Name<'_>| -> Result<NameBuf, NameError> { NameBuf::join(name.iter().copied(), domain) };
         let others = [&self.services, &self.cluster].into_iter().chain(&self.search);
-        // What would be too long for a name, a resolver leaves out.
+        // Like a resolver, skips names that would be too long.
         let others = others.filter_map(|domain| below(domain.as_name()).ok());
         let mut candidates = vec![NameBuf::from(asked)];
         candidates.extend(others);

@@ -1,4 +1,4 @@
-//! Every option of the README, and which names are tried for which.
+//! Every option of the README, and the names tried for each name.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -68,14 +68,14 @@ fn the_nodes_search_list_comes_behind_the_clusters() {
     assert_eq!(ask(&mut filter, "a.b.ns.svc.cluster.local"), Verdict::pass());
 }
 
-/// What a client asks for that knows where it wants to go is left alone.
+/// Fully qualified names of clients that need no search pass.
 #[test]
 fn other_names_pass() {
     let mut filter = start([]);
     for name in [
         "svc.cluster.local",
         "shop.svc.cluster.local",
-        // A service by its whole name: without a dot in front of the namespace.
+        // A service by its full name: there is no dot before the namespace.
         "db.shop.svc.cluster.local",
         "api.example.com",
         "api.example.com.cluster.local",
@@ -111,7 +111,7 @@ fn how_many_dots_make_a_search_is_an_option() {
     );
 }
 
-/// With `own` the namespace is no guess: it has to be that of the pod that asks.
+/// With `own`, the namespace is not guessed: it must be that of the client's pod.
 #[test]
 fn a_pod_can_be_given_its_own_search_only() {
     let mut filter = start([node("own")]);

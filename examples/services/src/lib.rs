@@ -1,7 +1,7 @@
 //! Answers the names of services with virtual addresses, as the DNS proxy of a service mesh does.
 //!
-//! A service has the addresses that are written, or one that is derived from its name. Its name may be
-//! a wildcard. What is no service goes on to the next stage.
+//! A service has addresses from the configuration, or one that is derived from its name, which may be a
+//! wildcard. Other names pass to the next stage.
 
 mod pool;
 
@@ -15,8 +15,7 @@ use dnsweir_filter::{
 
 use pool::Pool;
 
-/// How long the host may go without asking again. Not forever, so that its memory of names that
-/// nobody asks for any more has an end.
+/// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
 /// The filter.
@@ -47,8 +46,8 @@ impl Filter for Services {
         }
         let services = nodes.into_iter().map(Service::read);
         let mut services: Vec<Service<'_>> = services.filter_map(Result::ok).collect();
-        // Written addresses are taken before any is given out, and those are given out in the order of the
-        // names: what a service gets does not depend on where it stands.
+        // Configured addresses are reserved before any is allocated, and services get theirs in the order of
+        // their names: the allocation does not depend on the order of the configuration.
         for address in services.iter().flat_map(|service| &service.addresses) {
             pools.iter_mut().for_each(|pool| pool.reserve(*address));
         }
@@ -110,7 +109,7 @@ impl<'a> Service<'a> {
         Ok(service)
     }
 
-    /// The name, without the asterisk if it is a wildcard, and whether it is.
+    /// The name, without the asterisk if it is a wildcard, and whether it is one.
     fn stands(&self) -> (Name<'_>, bool) {
         let name = self.name.as_name();
         match name.wildcard_base() {
@@ -119,7 +118,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// The addresses that are written, or one of each pool.
+    /// The configured addresses, or one from each pool.
     fn addresses(&self, pools: &mut [Pool]) -> Result<Vec<IpAddr>, Invalid> {
         if !self.addresses.is_empty() {
             return Ok(self.addresses.clone());

@@ -1,21 +1,21 @@
-//! Addresses to give out, chosen by name: the same on every node, and after every change of the list.
+//! Allocates addresses by name: the same on every node, and after every change of the list.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use dnsweir_filter::{Name, Prefix, stable_hash};
 
-/// The addresses of a prefix, but for its first and last: hosts do not like them.
+/// The addresses of a prefix, except for its first and last, which hosts may not accept.
 pub struct Pool {
     prefix: Prefix,
-    /// How many there are, at most 2⁶³: more than anybody counts.
+    /// The number of addresses, limited to 2⁶³.
     size: u64,
-    /// Numbers of those that are gone, from 0.
+    /// The indices of allocated addresses, from 0.
     taken: HashSet<u64>,
 }
 
 impl Pool {
-    /// None if there are no addresses.
+    /// Returns `None` if the prefix has no addresses to allocate.
     pub fn new(prefix: Prefix) -> Option<Pool> {
         let bits = if prefix.address().is_ipv4() { 32 } else { 128 };
         let count = 1u64 << (bits - prefix.length()).min(63);
@@ -27,15 +27,15 @@ impl Pool {
         })
     }
 
-    /// Keeps an address from being given out.
+    /// Excludes an address from allocation.
     pub fn reserve(&mut self, address: IpAddr) {
         let number = self.prefix.position(address).and_then(|at| at.checked_sub(1));
-        // Beyond the last of ours it is nobody's.
+        // An index beyond the last address has no effect.
         self.taken
             .extend(number.and_then(|number| u64::try_from(number).ok()));
     }
 
-    /// The address that a name's hash stands for, or the next one that is free; none if there is none.
+    /// The address for a name's hash, or the next free one; `None` if all are taken.
     pub fn give(&mut self, name: Name<'_>, wildcard: bool) -> Option<IpAddr> {
         let first = stable_hash(name.as_wire(), wildcard.into()) % self.size;
         let mut numbers = (0..self.size).map(|tries| (first + tries) % self.size);

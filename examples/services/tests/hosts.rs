@@ -46,7 +46,7 @@ fn pass() -> Verdict {
     Verdict::pass().remember(HOUR)
 }
 
-/// The address that a service was given, found by trying all of a prefix.
+/// The address allocated to a service, found by trying all addresses of a prefix.
 fn given(filter: &mut Running<Services>, owner: &str, prefix: &str) -> IpAddr {
     let prefix: Prefix = prefix.parse().unwrap();
     let IpAddr::V4(first) = prefix.address() else {
@@ -73,7 +73,7 @@ fn exact_names_win_over_wildcards_and_long_wildcards_over_short_ones() {
         ("x.y.test.global", "240.0.0.1"),
         ("x.eu.test.global", "240.0.0.2"),
         ("x.y.eu.test.global", "240.0.0.2"),
-        // Not RFC 4592's closest encloser: a name below a service is the wildcard's all the same.
+        // Unlike with RFC 4592's closest encloser, the wildcard also covers a name below a service.
         ("x.db.eu.test.global", "240.0.0.2"),
         ("eu.test.global", "240.0.0.5"),
     ] {
@@ -125,7 +125,7 @@ fn addresses_are_given_out_where_none_is_written() {
     assert_ne!(a, b);
     assert_ne!(ask(&mut filter, "a.test", Type::AAAA), nodata("a.test", 60));
 
-    // Order and neighbours change nothing, but an address that is written is nobody else's.
+    // Order and other services change nothing, but a configured address is never allocated.
     let written = a.to_string();
     let mut other = start([
         service("*.b.test", &[]),
@@ -140,7 +140,7 @@ fn addresses_are_given_out_where_none_is_written() {
     assert_eq!(ask(&mut taken, "z.test", Type::AAAA), nodata("z.test", 60));
 }
 
-/// The addresses of this release are those of the next.
+/// The addresses must not change from release to release.
 #[test]
 fn who_gets_which_address_is_fixed() {
     let mut filter = start([node("allocate").arg("240.240.0.0/16"), service("a.test", &[])]);
@@ -183,5 +183,5 @@ fn mistakes_are_told() {
     );
 }
 
-/// Told by the hash's definition, not by this implementation of it.
+/// Computed from the hash's definition, not by this implementation.
 const FIXED: &str = "240.240.108.55";

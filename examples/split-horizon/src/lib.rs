@@ -1,7 +1,7 @@
 //! Answers names differently for clients of different subnets.
 //!
-//! A client belongs to the first view that has its address. What the view says of a name holds for this
-//! client; what it does not mention goes on to the next stage.
+//! The first view that has a client's address applies to it. Names that this view does not mention pass to
+//! the next stage.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,17 +17,17 @@ pub struct SplitHorizon {
     ttl: Duration,
 }
 
-/// What clients with these addresses see.
+/// The names that clients with these addresses see.
 struct View {
     clients: Vec<Prefix>,
     names: NameMap<Seen>,
 }
 
-/// What a name is.
+/// The entry for a name.
 enum Seen {
     /// It has these addresses, and nothing else.
     Addresses(Vec<IpAddr>),
-    /// It is asked for under this name.
+    /// It is looked up under this name.
     Other(NameBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Every option of the README, and who sees what.
+//! Every option of the README, and which clients see what.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
-//! Gives each tenant a policy of its own: which names its clients may ask for, and which not.
+//! Gives each tenant its own policy: which names its clients may ask for.
 //!
-//! A client belongs to the tenant with the longest prefix that holds its address. Of a tenant's rules the one for the
-//! longest name decides, so that a name can be blocked and one below it allowed.
+//! A client belongs to the tenant with the longest prefix that contains its address. Of a tenant's rules, the
+//! one with the longest name decides, so that a name can be blocked and one below it allowed.
 
 use dnsweir_filter::{
     ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Node, Prefix, PrefixMap, Query, Rcode, Setup,
@@ -16,7 +16,7 @@ const PROHIBITED: u16 = 18;
 pub struct Tenants {
     prefixes: PrefixMap<usize>,
     tenants: Vec<Tenant>,
-    /// What clients get who belong to none.
+    /// The policy for clients without a tenant.
     others: Others,
 }
 

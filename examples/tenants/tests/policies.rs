@@ -1,4 +1,4 @@
-//! Whose policy decides, and what it says.
+//! Which tenant's policy applies, and its effect.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
-//! Shows what clients ask in `/metrics`: what dnstap would send to a collector, added up where it happens.
+//! Shows in `/metrics` what clients ask: what dnstap would send to a collector, aggregated at the source.
 //!
-//! What there are few of (types, codes, sources) is counted with labels. What clients choose (names, their own networks) goes
-//! into tables, which are bounded: what was asked long ago makes room.
+//! Values from a small set (types, rcodes, sources) are labels of counters. Values that clients choose
+//! (names, their own networks) go into tables, which are bounded: old entries are evicted.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use dnsweir_filter::{
     Event, Filter, Invalid, Manifest, PrefixLengths, Query, Setup, Source, Table, Type, count_with,
 };
 
-/// Octets of each table: some 2 000 entries.
+/// The size of each table in bytes: some 2 000 entries.
 const OCTETS: usize = 512 << 10;
 
-/// How long an entry lasts from the first query that it counts, unless written.
+/// The default lifetime of an entry, from the first query that it counts.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How long a query takes that counts as slow, unless written.
+/// The default duration from which a query counts as slow.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Types that are counted by their name; all others are one.
+/// Types counted by name; all others are counted together.
 const TYPES: [Type; 8] = [
     Type::A,
     Type::AAAA,
@@ -36,9 +36,9 @@ pub struct Traffic {
     failing: Table,
     slow: Table,
     clients: Table,
-    /// How long entries last.
+    /// The lifetime of entries.
     window: Duration,
-    /// What counts as slow.
+    /// The duration from which a query counts as slow.
     slow_from: Duration,
     lengths: PrefixLengths,
 }
@@ -92,7 +92,7 @@ impl Traffic {
     }
 }
 
-/// The type's name. A client may ask for 65 536 types, and each would be a counter.
+/// The type's name, limited to known types: a client may ask for 65 536 of them, and each would be a counter.
 fn type_name(query: &Query<'_>) -> String {
     match TYPES.contains(&query.qtype()) {
         true => query.qtype().to_string(),

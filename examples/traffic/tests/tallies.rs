@@ -1,4 +1,4 @@
-//! What is counted of events.
+//! How events are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The line's shape: what the user wrote, taken apart once.
+//! The format of a line, parsed once.
 
 use dnsweir_filter::{Event, FromValue, Identity, Line, Pod, Source, Transport, Value, Word, print_with};
 
@@ -11,16 +11,16 @@ const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {s
 const COMBINED: &str = "{remote}:{port} - {>id} {>opcode} \"{type} {class} {name} {proto} {size} {>do} \
                         {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
 
-/// How a line is written.
+/// A format of log lines.
 #[derive(Debug, PartialEq)]
 pub enum Format {
-    /// CoreDNS's Common Log Format, perhaps with the opcode. As [`COMMON`] and [`COMBINED`] say, but in one go:
-    /// deciding piece by piece what comes next takes as long again.
+    /// CoreDNS's Common Log Format, optionally with the opcode: the same as [`COMMON`] and [`COMBINED`], but
+    /// in one go, because choosing the next piece at run time takes twice as long.
     Common {
-        /// Whether the opcode is in it.
+        /// Whether to include the opcode.
         opcode: bool,
     },
-    /// As text, piece after piece.
+    /// Text in pieces.
     Text(Vec<Piece>),
     /// As a JSON object.
     Json,
@@ -29,17 +29,17 @@ pub enum Format {
 /// A piece of a text format.
 #[derive(Debug, PartialEq)]
 pub enum Piece {
-    /// As it stands in the format.
+    /// Literal text.
     Literal(String),
-    /// The same, if it is short.
+    /// The same for short text.
     Word(Word),
-    /// Something of the event.
+    /// A field of the event.
     Field(Field),
 }
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $field:ident = $text:literal,)*) => {
-        /// What a placeholder stands for.
+        /// The field that a placeholder stands for.
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub enum Field {
             $($(#[$doc])* $field,)*
@@ -64,41 +64,41 @@ fields! {
     Remote = "remote",
     /// The client's port.
     Port = "port",
-    /// Time of the query.
+    /// The time of the query.
     Time = "time",
-    /// Type asked for.
+    /// The type asked for.
     Type = "type",
-    /// Class asked for.
+    /// The class asked for.
     Class = "class",
-    /// Name asked for.
+    /// The name asked for.
     Name = "name",
     /// `udp` or `tcp`.
     Proto = "proto",
-    /// Octets of the query.
+    /// The size of the query in bytes.
     Size = "size",
-    /// Response code.
+    /// The rcode.
     Rcode = "rcode",
-    /// Octets of the response.
+    /// The size of the response in bytes.
     ResponseSize = "rsize",
-    /// From query to response, in seconds.
+    /// The time from query to response in seconds.
     Duration = "duration",
     /// Where the answer came from.
     Source = "source",
-    /// Message ID.
+    /// The message ID.
     Id = ">id",
-    /// Opcode of the query.
+    /// The query's opcode.
     Opcode = ">opcode",
-    /// Whether the client wants signatures.
+    /// Whether the client wants DNSSEC records.
     DnssecOk = ">do",
-    /// How large a response the client takes.
+    /// The largest response that the client accepts, in bytes.
     BufferSize = ">bufsize",
-    /// Flags of the response.
+    /// The flags of the response.
     Flags = ">rflags",
-    /// Who asks: `shop/web-1`, `host` or `unknown`.
+    /// The client: `shop/web-1`, `host` or `unknown`.
     Identity = "identity",
-    /// The namespace of the pod that asks.
+    /// The namespace of the client's pod.
     Namespace = "namespace",
-    /// The name of the pod that asks.
+    /// The name of the client's pod.
     Pod = "pod",
 }
 
@@ -139,7 +139,7 @@ impl Format {
         Ok(Format::Text(pieces))
     }
 
-    /// Whether it says who asks.
+    /// Whether the format includes the client's identity.
     pub fn has_identity(&self) -> bool {
         let is_identity = |piece: &Piece| {
             matches!(
@@ -194,7 +194,7 @@ impl FromValue for Format {
 }
 
 impl Field {
-    // Part of the loop over the pieces, or of the one field that is asked for.
+    // Inlined into the loop over the pieces, or into the code for a single field.
     #[inline(always)]
     fn write(self, event: &Event<'_>, line: &mut Line<'_>) {
         let query = event.query();
@@ -255,7 +255,7 @@ impl Field {
     }
 }
 
-/// The pod that asks.
+/// The client's pod.
 fn pod<'a>(event: &Event<'a>) -> Option<Pod<'a>> {
     match event.query().identity() {
         Identity::Pod(pod) => Some(pod),
@@ -263,7 +263,7 @@ fn pod<'a>(event: &Event<'a>) -> Option<Pod<'a>> {
     }
 }
 
-/// Over TCP a response may have 65535 octets whatever EDNS says (RFC 1035 section 4.2.2).
+/// Over TCP, a response may have 65535 bytes whatever EDNS says (RFC 1035 section 4.2.2).
 fn buffer_size(event: &Event<'_>) -> u16 {
     match event.query().transport() {
         // Less than 512 counts as 512 (RFC 6891 section 6.2.3).
@@ -295,7 +295,8 @@ fn source(source: Source) -> Word {
     }
 }
 
-/// Appends the event in the Common Log Format. No loop over the fields: each call becomes the code for one.
+/// Appends the event in the Common Log Format. Without a loop over the fields: each call inlines to one
+/// field's code.
 #[inline(always)]
 fn common(event: &Event<'_>, opcode: bool, line: &mut Line<'_>) {
     Field::Remote.write(event, line);

@@ -1,8 +1,8 @@
-//! Makes databases in MaxMind's format, version 2.0: https://maxmind.github.io/MaxMind-DB/
+//! Builds databases in MaxMind's format, version 2.0: https://maxmind.github.io/MaxMind-DB/
 
 use std::net::Ipv6Addr;
 
-/// A text, as a database has it.
+/// A text in the database format.
 fn text(text: &str) -> Vec<u8> {
     match text.len() {
         short @ 0..29 => [&[2 << 5 | short as u8], text.as_bytes()].concat(),
@@ -24,13 +24,13 @@ fn number(number: u32) -> Vec<u8> {
     [&[6 << 5 | 4][..], &number.to_be_bytes()].concat()
 }
 
-/// A database of these networks with their countries and continents, whose nodes have halves of so many bits.
+/// A database of these networks with their countries and continents. Halves of its nodes have `record` bits.
 #[allow(
     clippy::unwrap_used,
     reason = "an address that is none is a mistake of who wrote the test"
 )]
 pub fn database(record: u32, networks: &[(&str, u32, &str, &str)]) -> Vec<u8> {
-    // What the tree leads to: a place in the data, behind a map that pointers lead to.
+    // Each leaf leads to an offset in the data, after a map that pointers refer to.
     let names = map(&[("names", text("a name that is longer than twenty-nine octets"))]);
     let mut data = names.clone();
     let mut tree: Vec<[Option<Result<usize, usize>>; 2]> = vec![[None; 2]];

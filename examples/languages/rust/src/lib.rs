@@ -63,7 +63,7 @@ impl Filter for Names {
     }
 }
 
-/// The address that a node gives to a name.
+/// The address that a node gives a name.
 fn address(node: Node<'_>) -> Result<Ipv4Addr, Invalid> {
     match node.argument(1)? {
         IpAddr::V4(address) => Ok(address),
