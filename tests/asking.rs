@@ -1,4 +1,4 @@
-//! Filters that ask before they decide: what they are told, and what it costs whom.
+//! Filters that make lookups before they decide: the results, and the cost for each party.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::harness::guests::guest;
 use crate::harness::upstream::{Gate, Reply};
 use crate::harness::{Message, Proxy, Upstream, client, forward_once, unanswered, until};
 
-/// Answers `one` with a record and `more` with two; nothing is heard of `silent`, and nothing else exists.
+/// Answers `one` with a record and `more` with two, ignores `silent`, and denies everything else.
 fn upstream() -> Upstream {
     Upstream::start(|asked| {
         let name = asked.name();
@@ -24,7 +24,7 @@ fn upstream() -> Upstream {
     })
 }
 
-/// A proxy with the filter that asks in zone `asking.test`, between these stages, and zones without it.
+/// A proxy with the asking filter in zone `asking.test`, between these stages, and zones without it.
 fn start(above: &str, options: &str, upstream: &Upstream) -> Proxy {
     let forward = forward_once(upstream.address);
     Proxy::start(&format!(
@@ -35,7 +35,7 @@ fn start(above: &str, options: &str, upstream: &Upstream) -> Proxy {
     ))
 }
 
-/// What the filter says it was told.
+/// The results of lookups as the filter reports them.
 fn told(proxy: &Proxy, label: &str) -> String {
     let answer = proxy.query(&format!("{label}.asking.test"), "TXT");
     let answers = answer.answers();
@@ -72,13 +72,13 @@ fn lookups_are_made_at_once() {
         ["two.asking.test. TXT \"Answered 1, Answered 1\""]
     );
     assert_eq!(lookups(&proxy, "answered"), 2.0);
-    // They go through the zone that owns the name, and so through its cache.
+    // Lookups go through the zone that owns the name, and so through its cache.
     assert_eq!(told(&proxy, "two"), "Answered 1, Answered 1");
     assert_eq!(upstream.count("one.plain.test"), 1);
 }
 
-/// Below the filter, the same name does not meet it again, and another zone's name goes through this zone's stages; what is
-/// asked in a zone goes through that one's, and a zone that there is none of has no answer.
+/// A lookup below the filter does not pass through it again, and uses this zone's stages whatever its name. A
+/// lookup in a zone uses that zone's stages; in a zone that does not exist, it fails.
 #[test]
 fn lookups_go_where_the_filter_says() {
     let upstream = upstream();
@@ -98,9 +98,9 @@ fn lookups_go_where_the_filter_says() {
     assert_eq!(upstream.count("zone.asking.test"), 1, "the other zone has one");
 }
 
-/// A lookup that never answers costs its query the time that the filter gave it, and no other query anything. That it costs no
-/// more is told by the proxy's own clock, so that a busy machine changes nothing: what came with another limit on the same
-/// lookup, two seconds, is answered after it, and both long before the upstream is given up.
+/// A lookup that never answers delays its query by the filter's timeout, and no other query. That it is no
+/// longer is measured by the proxy's own clock, so that a busy machine changes nothing: a query with a
+/// timeout of two seconds for the same lookup is answered later, and both long before the upstream times out.
 #[test]
 fn a_lookup_has_its_time() {
     let upstream = upstream();
@@ -111,7 +111,7 @@ fn a_lookup_has_its_time() {
     let query = Message::query("slow.asking.test", "TXT");
     slow.send(&query.encode()).expect("a sent query");
     upstream.await_count("silent.plain.test", 1);
-    // The worker is the same.
+    // The same worker still answers.
     assert_eq!(proxy.query("one.plain.test", "A").rcode(), "NOERROR");
     assert_eq!(told(&proxy, "two"), "Answered 1, Answered 2");
     let query = Message::query("slower.asking.test", "TXT");
@@ -128,7 +128,8 @@ fn a_lookup_has_its_time() {
     assert_eq!(lookups(&proxy, "timed-out"), 2.0);
 }
 
-/// A filter that asks what it is asked, above the cache or below it, waits for nobody: at some depth it is told so.
+/// A filter whose lookup leads to itself, above the cache or below it, does not deadlock: the depth is
+/// limited.
 #[test]
 fn a_filter_that_asks_itself_is_told_so() {
     for above in ["", "cache"] {
@@ -142,7 +143,7 @@ fn a_filter_that_asks_itself_is_told_so() {
     }
 }
 
-/// Sixteen lookups each of which leads to sixteen more: 32 are made for one query, whoever asks.
+/// Sixteen lookups that each lead to sixteen more: 32 are made per query, whatever the client.
 #[test]
 fn lookups_of_one_query_are_bounded() {
     let upstream = upstream();
@@ -153,7 +154,7 @@ fn lookups_of_one_query_are_bounded() {
     assert_eq!(proxy.metrics().sum("dnsweir_waiting_queries", &[]), 0.0);
 }
 
-/// A filter that asks without end gets four answers, and then its query what `on-error` says.
+/// A filter that asks endlessly gets four answers, and then `on-error` applies to its query.
 #[test]
 fn a_filter_may_ask_four_times() {
     let upstream = upstream();
@@ -185,7 +186,7 @@ fn on_error_decides_about_a_failed_answer() {
     }
 }
 
-/// What is decided with the answers is remembered in the place of the question.
+/// The decision with the answers is remembered in place of the lookups.
 #[test]
 fn a_second_visit_costs_nothing() {
     let upstream = upstream();
@@ -200,7 +201,7 @@ fn a_second_visit_costs_nothing() {
     assert_eq!(metrics.sum("dnsweir_filter_remembered_total", &[]), 2.0);
 }
 
-/// Whoever has to give way while its lookups wait gets an answer at once, and they wait no longer.
+/// A query that is displaced while its lookups wait is answered immediately, and the lookups end.
 #[test]
 fn lookups_give_way_with_their_query() {
     let upstream = upstream();
@@ -227,7 +228,7 @@ fn lookups_give_way_with_their_query() {
     });
 }
 
-/// A filter may ask about responses, too, above the cache or below it: with the batch or with a task.
+/// A filter may make lookups for responses, too, above the cache or below it: with the batch, or in a task.
 #[test]
 fn filters_ask_about_responses() {
     for above in ["", "cache"] {
@@ -245,7 +246,7 @@ fn filters_ask_about_responses() {
         let drops = [("filter", "asker"), ("reason", "told to")];
         proxy.await_metric("dnsweir_filter_drops_total", &drops, 1.0);
     }
-    // Above the cache: what comes from there is asked about with its batch, and then waits.
+    // Above the cache, the lookups for cached responses start with their batch, and then wait.
     let upstream = upstream();
     let forward = forward_once(upstream.address);
     let proxy = Proxy::start(&format!(
@@ -260,7 +261,8 @@ fn filters_ask_about_responses() {
     assert_eq!(lookups(&proxy, "answered"), 3.0);
 }
 
-/// A response below the cache is what others wait for, who ask the same: a lookup that does so waits for nobody.
+/// Other queries wait for a response below the cache: a lookup for the same question does not wait for
+/// itself.
 #[test]
 fn a_response_does_not_wait_for_itself() {
     for above in ["", "cache"] {

@@ -16,7 +16,7 @@ fn cached_as(upstream: &Upstream, cache: &str) -> String {
     format!("zone \".\" {{ {cache}; {} }}", forward_once(upstream.address))
 }
 
-/// The same question twice is one upstream query, and the TTL has counted down (unbound).
+/// The same question twice causes one upstream query, and the TTL counts down (unbound).
 #[test]
 fn the_same_question_twice_is_one_upstream_query() {
     if !needs(&["unbound"]) {
@@ -36,7 +36,7 @@ fn the_same_question_twice_is_one_upstream_query() {
     assert_eq!(unbound.queries("www.example"), 1);
 }
 
-/// Records age each by its own TTL, and the answer lives as long as the shortest of them.
+/// Each record ages by its own TTL, and the answer lives as long as the shortest one.
 #[test]
 fn every_record_ages_by_itself() {
     let upstream = Upstream::zone(&[
@@ -57,7 +57,7 @@ fn every_record_ages_by_itself() {
     });
 }
 
-/// RFC 2181 section 5.2: an RRset with differing TTLs is treated as if all had the lowest.
+/// RFC 2181 section 5.2: all records of an RRset have its lowest TTL.
 #[test]
 fn an_rrset_has_one_ttl() {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1", "www.example. 60 A 192.0.2.2"]);
@@ -98,7 +98,7 @@ fn minimum_and_maximum_bound_what_clients_see() {
     ]);
     let cache = "cache { success min=\"50s\" max=\"100s\"; denial min=\"10s\" max=\"20s\" }";
     let proxy = Proxy::start(&cached_as(&upstream, cache));
-    // Once to fill, once to see what is kept.
+    // The first query fills the cache, the second shows what it kept.
     for name in ["short.example", "long.example", "none.example"] {
         proxy.query(name, "A");
     }
@@ -154,13 +154,13 @@ fn types_and_flags_are_kept_apart() {
     assert_eq!(upstream.count("www.example"), apart.len());
 }
 
-/// What the client wrote comes back, on a miss and on a hit, and the records match it.
+/// Letter case comes back as the client sent it, on a miss and on a hit, and the records match it.
 #[test]
 fn letter_case_comes_back_as_it_was_sent() {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
     let proxy = Proxy::start(&cached(&upstream));
     for name in ["wWw.ExAmPlE", "WWW.EXAMPLE", "www.example", "Www.eXAMPLE"] {
-        // `ask` compares the question octet by octet.
+        // `ask` compares the question byte by byte.
         let answer = proxy.query(name, "A");
         assert!(
             answer.answers[0].name.eq_ignore_ascii_case("www.example."),
@@ -170,8 +170,7 @@ fn letter_case_comes_back_as_it_was_sent() {
     assert_eq!(upstream.count("www.example"), 1);
 }
 
-/// The answer that everybody asks for runs out: one of them leads, all others wait for what the leader gets,
-/// and have it when it comes.
+/// A popular answer expires: one query leads, and all others wait for its result.
 #[test]
 fn ten_thousand_clients_of_an_expired_name_cause_one_upstream_query() {
     const CLIENTS: usize = 10_000;
@@ -188,7 +187,7 @@ fn ten_thousand_clients_of_an_expired_name_cause_one_upstream_query() {
         query.id = id as u16;
         socket.send(&query.encode()).expect("a sent query");
     };
-    // The first to ask after the second is over leads. Until then there are answers.
+    // The first query after the second is over leads. Until then, the cache answers.
     let leader = client::socket(proxy.address);
     let mut asked = 1;
     until("the answer to run out", || {
@@ -198,19 +197,19 @@ fn ten_thousand_clients_of_an_expired_name_cause_one_upstream_query() {
         upstream.count("hot.example") == 2
     });
 
-    // A socket each, as far as the limit for open files goes.
+    // One socket per client, as far as the limit of open files allows.
     let sockets: Vec<_> = (0..CLIENTS.min(open_files() / 2))
         .map(|_| client::socket(proxy.address))
         .collect();
     for number in 0..CLIENTS {
         send(&sockets[number % sockets.len()], number);
         asked += 1;
-        // No faster than the proxy reads: what is tested is not the size of a socket buffer.
+        // No faster than the proxy reads: the size of a socket buffer is not under test.
         if number % 100 == 99 {
             proxy.await_metric("dnsweir_requests_total", &[("type", "A")], asked as f64);
         }
     }
-    // Some of the leader's came after its first that was not answered from the cache, and share as well.
+    // Some queries of the leader followed its first miss, and are coalesced as well.
     until("all to wait together", || {
         proxy.metrics().sum("dnsweir_cache_coalesced_total", &[]) >= CLIENTS as f64
     });
@@ -238,7 +237,7 @@ fn open_files() -> usize {
         .unwrap_or(1024)
 }
 
-/// Waiting clients are told the failure, too.
+/// Waiting clients get the failure, too.
 #[test]
 fn those_who_wait_together_fail_together() {
     let gate = Gate::default();
@@ -265,7 +264,7 @@ fn those_who_wait_together_fail_together() {
     assert_eq!(upstream.count("new.example"), 1);
 }
 
-/// A popular entry is fetched again before it ends: nobody waits for it.
+/// A popular entry is fetched again before it expires: no client waits for it.
 #[test]
 fn popular_entries_are_prefetched() {
     let upstream = Upstream::zone(&["www.example. 20 A 192.0.2.1"]);
@@ -286,13 +285,13 @@ fn popular_entries_are_prefetched() {
     assert!(proxy.metrics().sum("dnsweir_cache_prefetches_total", &[]) >= 1.0);
 }
 
-/// An entry nobody asks for is left to end.
+/// An entry without queries expires.
 #[test]
 fn unpopular_entries_are_not_prefetched() {
     let upstream = Upstream::zone(&["once.example. 2 A 192.0.2.1", "mark.example. 1 A 192.0.2.2"]);
     let proxy = Proxy::start(&cached_as(&upstream, "cache { prefetch hits=5 percent=90 }"));
     proxy.query("once.example", "A");
-    // Another entry, asked for all the time, tells when 2 s are over: it has ended twice.
+    // Another entry, queried all the time, shows when 2 s are over: it has expired twice.
     until("time to pass", || {
         proxy.query("mark.example", "TXT");
         proxy.query("mark.example", "A");
@@ -306,7 +305,7 @@ fn unpopular_entries_are_not_prefetched() {
     assert_eq!(upstream.count("once.example"), 1);
 }
 
-/// The limit is in bytes, and kept, whatever comes.
+/// The limit is in bytes, and holds under any load.
 #[test]
 fn memory_stays_within_its_limit() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 3600 A 192.0.2.1", asked.name())]));
@@ -327,7 +326,7 @@ fn memory_stays_within_its_limit() {
     assert!(metrics.sum("dnsweir_cache_bytes", &[]) > limit / 2.0);
 }
 
-/// A scan over names that are asked for once does not push out those that are asked for often.
+/// A scan over names that are asked for once does not evict popular names.
 #[test]
 fn a_scan_leaves_popular_names_in() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 3600 A 192.0.2.1", asked.name())]));
@@ -348,7 +347,7 @@ fn a_scan_leaves_popular_names_in() {
     assert!(asked <= 150, "100 popular names were fetched {asked} times");
 }
 
-/// Asks for A of every name, some at a time, and expects an answer to each.
+/// Asks for A of every name, in chunks, and expects an answer to each.
 fn ask_many(proxy: &Proxy, names: impl Iterator<Item = String>) {
     let socket = client::socket(proxy.address);
     let names: Vec<String> = names.collect();
@@ -365,8 +364,8 @@ fn ask_many(proxy: &Proxy, names: impl Iterator<Item = String>) {
     }
 }
 
-/// A truncated message is never kept (RFC 1035 section 7.4, RFC 2181 section 9): the whole is fetched,
-/// and that is what the next client gets.
+/// A truncated message is never cached (RFC 1035 section 7.4, RFC 2181 section 9): the whole answer is
+/// fetched, and the next client gets that one.
 #[test]
 fn truncated_answers_are_not_kept() {
     let upstream = Upstream::start(|asked| {
@@ -384,7 +383,7 @@ fn truncated_answers_are_not_kept() {
     assert_eq!(upstream.count("big.example"), 2, "once over UDP, once over TCP");
 }
 
-/// The counters say what happened.
+/// The counters are right.
 #[test]
 fn hits_and_misses_are_counted() {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1", SOA]);
@@ -410,7 +409,7 @@ fn hits_and_misses_are_counted() {
     proxy.await_metric("dnsweir_cache_entries", &[("type", "denial")], 1.0);
 }
 
-/// Zones share the memory, not the entries.
+/// Zones share memory, but not entries.
 #[test]
 fn zones_do_not_see_each_others_entries() {
     let (inner, outer) = (
@@ -439,7 +438,7 @@ fn zones_do_not_see_each_others_entries() {
     proxy.await_metric("dnsweir_cache_hits_total", &[("zone", "in.example.")], 1.0);
 }
 
-/// A reload keeps what is in the cache.
+/// A reload keeps the cache.
 #[test]
 fn a_reload_keeps_entries() {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);

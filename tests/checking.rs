@@ -1,12 +1,11 @@
-//! `dnsweir check`: every mistake of a file at once, each with its line.
+//! `dnsweir check`: reports all mistakes of a file in one run, each with its line.
 
 use std::fs;
 use std::process::Output;
 
 use crate::harness::proxy;
 
-/// The output of `dnsweir check` on this text, and its exit code. The `listen` that every file needs is
-/// added, at the end.
+/// The output of `dnsweir check` for this text, and its exit code. Adds the required `listen` at the end.
 fn check(text: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("mistaken.kdl");
@@ -83,7 +82,7 @@ zone "." {
     assert_eq!(found.len(), 5, "{said}");
 }
 
-/// Every kind of mistake the issue names, alone in its file: found, and in the right line.
+/// Every kind of mistake that the issue lists, alone in its file, is found in the right line.
 #[test]
 fn every_kind_of_mistake_is_found_in_its_line() {
     let zone = "zone \".\" {\n    forward \"192.0.2.1\"\n}\n";
@@ -171,7 +170,7 @@ fn every_kind_of_mistake_is_found_in_its_line() {
     }
 }
 
-/// A module is what its digest says, or the configuration is wrong.
+/// A module must match its digest, or the configuration is wrong.
 #[test]
 fn a_bad_digest_is_found() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -193,8 +192,7 @@ fn a_bad_digest_is_found() {
     assert_eq!(lines(&said), [3], "{said}");
 }
 
-/// What a filter says about its own configuration is underlined in the user's file as any other
-/// mistake.
+/// A mistake found by a filter is underlined in the user's file, like any other.
 #[test]
 fn a_mistake_that_the_filter_finds_has_its_line() {
     let text = "filter \"table\" {\n    module \"builtin:hosts\"\n    config {\n        host \"a.test\" \"192.0.2.1\"\n        nonsense \"at all\"\n    }\n}\n\
@@ -204,7 +202,7 @@ fn a_mistake_that_the_filter_finds_has_its_line() {
     assert_eq!(lines(&said), [5], "{said}");
 }
 
-/// A file that is not there is reported as such, by both commands that read one.
+/// Both commands that read a file report a missing one.
 #[test]
 fn a_missing_file_is_reported() {
     let missing = std::path::Path::new("/nowhere/dnsweir.kdl");
@@ -230,7 +228,7 @@ fn run_refuses_a_file_with_mistakes() {
     assert_eq!(lines(&String::from_utf8_lossy(&output.stderr)), [2]);
 }
 
-/// What an operator should know who has not written the file.
+/// What an operator should know about a file written by someone else.
 #[test]
 fn what_is_granted_of_wasi_is_told() {
     let folder = tempfile::tempdir().expect("a folder");

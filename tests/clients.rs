@@ -1,5 +1,5 @@
-//! Clients that people use: dig, kdig, and every program that calls `getaddrinfo`. And nsd as an
-//! upstream with a zone full of everything.
+//! Common clients: dig, kdig, and every program that calls `getaddrinfo`; with nsd as upstream and a zone
+//! with everything.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ big     TXT   ( \"4aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 big     TXT   ( \"5aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\" )
 ";
 
-/// What dig prints of the sections, in an order of its own.
+/// The sections as dig prints them, sorted.
 fn dig(server: SocketAddr, arguments: &[&str]) -> Vec<String> {
     let mut command = tools::command("dig");
     command
@@ -51,7 +51,7 @@ fn dig(server: SocketAddr, arguments: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Through the proxy dig sees what it sees without it, on a miss and on a hit.
+/// Through the proxy, dig sees the same as without it, on a miss and on a hit.
 #[test]
 fn dig_sees_what_nsd_says() {
     if !needs(&["dig", "nsd"]) {
@@ -93,7 +93,7 @@ fn dig_sees_what_nsd_says() {
     }
 }
 
-/// dig's own warnings are silent about the proxy's messages.
+/// dig prints no warnings about the proxy's messages.
 #[test]
 fn dig_has_nothing_to_complain_about() {
     if !needs(&["dig", "nsd"]) {
@@ -118,7 +118,7 @@ fn dig_has_nothing_to_complain_about() {
     }
 }
 
-/// kdig keeps a connection open and asks more than once, as stub resolvers over TCP do.
+/// kdig keeps a connection open for several queries, like stub resolvers over TCP.
 #[test]
 fn kdig_keeps_a_connection() {
     if !needs(&["kdig", "nsd"]) {
@@ -154,7 +154,7 @@ fn kdig_keeps_a_connection() {
     );
 }
 
-/// glibc asks A and AAAA at once over one socket, follows search lists, and wants both answers.
+/// glibc asks for A and AAAA at the same time over one socket, follows search lists, and needs both answers.
 #[test]
 fn getaddrinfo_resolves_through_the_proxy() {
     if !needs(&["root", "ip", "nsenter", "getent"]) {

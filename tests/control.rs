@@ -1,4 +1,4 @@
-//! `control`: what the running process can be told.
+//! `control`: commands for the running process.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -25,7 +25,7 @@ fn socket(proxy: &Proxy) -> PathBuf {
     proxy.folder().join("control")
 }
 
-/// What a command says, which must succeed.
+/// The output of a command, which must succeed.
 #[track_caller]
 fn told(socket: &Path, words: &[&str]) -> String {
     let done = tell(socket, words);
@@ -52,7 +52,7 @@ fn a_process_says_that_it_is_well() {
     assert!(!none.status.success());
 }
 
-/// The kernel holds the process to the folders that its first configuration named.
+/// The kernel confines the process to the folders of its first configuration.
 #[test]
 fn a_socket_in_another_folder_takes_a_restart() {
     let upstream = anything();
@@ -145,7 +145,7 @@ fn the_log_has_another_level_at_once() {
     );
     proxy.process.logged("the log has another level");
     told(&socket, &["log-level", "error"]);
-    // Told at the level that was, and no more after it.
+    // Logged at the previous level, and no longer after the change.
     told(&socket, &["cache", "flush", "quiet.test"]);
     told(&socket, &["log-level", "info"]);
     told(&socket, &["cache", "flush", "loud.test"]);
@@ -164,7 +164,7 @@ fn the_socket_is_its_owners_and_goes_with_the_process() {
     let socket = socket(&proxy);
     let mode = fs::metadata(&socket).expect("the socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Not a request, an endless one, and one that breaks off: the next is served all the same.
+    // A malformed request, an endless one, and one that ends early: the next one still works.
     for nonsense in ["halt\n", &"x".repeat(1 << 20), ""] {
         let mut stream = UnixStream::connect(&socket).expect("a connection");
         let _ = stream.write_all(nonsense.as_bytes());
@@ -173,7 +173,7 @@ fn the_socket_is_its_owners_and_goes_with_the_process() {
         let _ = stream.read_to_string(&mut reply);
         assert!(reply.is_empty() || reply.starts_with("error: "), "{reply}");
     }
-    // The configuration decides where it is.
+    // The configuration decides where the socket is.
     proxy.reload(&configured(&upstream).replace("control \"control\"", "control \"other\""));
     assert!(!socket.exists());
     let other = proxy.folder().join("other");
@@ -199,7 +199,7 @@ fn the_socket_is_its_owners_and_goes_with_the_process() {
     );
 }
 
-/// A socket that a killed process left is replaced, and anything else is left alone.
+/// The stale socket of a killed process is replaced; anything else is left alone.
 #[test]
 fn what_stands_in_its_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,5 +1,5 @@
-//! Filters that come from a registry: pushed, signed, pulled, run, swapped by their tag; and what is not right about one
-//! changes nothing.
+//! Filters from a registry: pushed, signed, pulled, run, and swapped by their tag; an invalid one changes
+//! nothing.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
 
 mod identities;
 
-/// Runs a command of the program with what it has to know of the registry.
+/// Runs a command of the program with the settings for the registry.
 fn run(registry: &Registry, folder: &Path, arguments: &[&str]) -> Output {
     let mut command: Command = proxy::command();
     command
@@ -26,7 +26,7 @@ fn run(registry: &Registry, folder: &Path, arguments: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().expect("dnsweir")
 }
 
-/// Standard output of such a command, which succeeds.
+/// The standard output of a command that must succeed.
 #[track_caller]
 fn said(registry: &Registry, folder: &Path, arguments: &[&str]) -> String {
     let output = run(registry, folder, arguments);
@@ -35,14 +35,14 @@ fn said(registry: &Registry, folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Puts a build of the filter there, signs it, and returns its digest.
+/// Puts a build of the filter into the registry, signs it, and returns its digest.
 fn publish(registry: &Registry, number: u32, key: &Signer) -> String {
     let digest = registry.put("team/chain", "1", CONFIG, &[(LAYER, &build(number))]);
     registry.sign("team/chain", &digest, key);
     digest
 }
 
-/// Has the program push the first build, and returns its digest.
+/// Pushes the first build with the program, and returns its digest.
 fn push(registry: &Registry, folder: &Path, key: &Signer) -> String {
     fs::write(folder.join("chain.wasm"), build(0)).expect("a module");
     let reference = registry.reference("team/chain:1");
@@ -76,7 +76,7 @@ fn status(proxy: &Proxy) -> serde_json::Value {
     serde_json::from_str(&proxy.get("/status").1).expect("JSON")
 }
 
-/// The commands say what is there.
+/// The commands report what the registry has.
 fn is_told(registry: &Registry, folder: &Path, first: &str, key: &Signer) {
     let reference = registry.reference("team/chain:1");
     let pulled = said(
@@ -103,8 +103,8 @@ fn is_told(registry: &Registry, folder: &Path, first: &str, key: &Signer) {
     );
 }
 
-/// A filter's whole way: pushed, signed, checked, run, swapped under load while only its tag says so, and there when the
-/// registry is not.
+/// The life of a filter: pushed, signed, checked, run, swapped under load by moving its tag, and available
+/// without the registry.
 #[test]
 fn a_filter_comes_from_a_registry_and_outlasts_it() {
     if !needs(&[TOOLS, &["dnsperf"]].concat()) {
@@ -157,7 +157,7 @@ fn a_filter_comes_from_a_registry_and_outlasts_it() {
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
     let error = status(&proxy)["filters"][0]["pull_error"].to_string();
     assert!(error.contains("the tag cannot be checked"), "{error}");
-    // Another process, after this one.
+    // Another process afterwards.
     proxy.process.stop();
     let proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
@@ -170,7 +170,7 @@ fn a_filter_comes_from_a_registry_and_outlasts_it() {
     });
 }
 
-/// What `check` says of a configuration with one filter from a registry.
+/// The output of `check` for a configuration with one filter from a registry.
 fn check(section: &str, reference: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("dnsweir.kdl");
@@ -180,7 +180,7 @@ fn check(section: &str, reference: &str) -> String {
     );
     fs::write(&file, text).expect("a file");
     let mut command = proxy::command();
-    // Nothing that was pulled before.
+    // Without anything pulled before.
     command
         .env("XDG_CACHE_HOME", folder.path().join("cache"))
         .arg("check")
@@ -192,7 +192,7 @@ fn check(section: &str, reference: &str) -> String {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
-    // As it was before it was wrapped.
+    // Undoes the line wrapping.
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     said.replace(['│', '×'], " ")
         .split_whitespace()
@@ -287,23 +287,23 @@ fn what_cannot_be_asked_is_told() {
         let said = check(&auths(auth), &reference);
         assert!(said.contains(expected), "{said}");
     }
-    // One that nobody knows, and one in its place.
+    // An unknown registry, then with a mirror.
     let said = check(&section, "oci://registry.invalid/text:1");
     assert!(said.contains("/etc/resolv.conf"), "{said}");
     let mirror = registry.section(&format!("mirror \"registry.invalid\" \"{}\"", registry.address));
     let said = check(&mirror, "oci://registry.invalid/text:1");
     assert!(said.contains("WebAssembly"), "{said}");
-    // An authority that nobody named.
+    // An authority that is not configured.
     let said = check("", &reference);
     assert!(said.contains("UnknownIssuer"), "{said}");
 }
 
-/// Neither by a redirect nor as where tokens are to be had: what answers there may be a cloud's metadata service.
+/// Neither redirects nor token servers may lead there: a private address may be a cloud's metadata service.
 #[test]
 fn a_registry_leads_to_no_private_address() {
     let (registry, inside) = (WebServer::plain(), WebServer::plain());
     inside.serve("{\"token\": \"secret\"}", "a");
-    // The same address under a name that nobody has written.
+    // The same address under a name that is not configured.
     let elsewhere = format!("http://localhost:{}/token", inside.address.port());
     let plain = format!(
         "registries {{ plain-http \"{}\"; time \"10s\" }}",
@@ -323,7 +323,7 @@ fn a_registry_leads_to_no_private_address() {
     }
 }
 
-/// A tag that names something else by now: what answers goes on answering, and says why.
+/// A tag now points to something invalid: the old filter keeps answering, and the reason is reported.
 #[test]
 fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
     if !needs(TOOLS) {
@@ -339,7 +339,7 @@ fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
     let mut proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
     let pull_error = || status(&proxy)["filters"][0]["pull_error"].to_string();
 
-    // Not signed, and then by somebody else.
+    // First unsigned, then signed with another key.
     let unsigned = registry.put("team/chain", "1", CONFIG, &[(LAYER, &build(1))]);
     until("it to be refused", || {
         pull_error().contains("is not signed, and must be")
@@ -349,7 +349,7 @@ fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
     let metrics = proxy.metrics();
     assert!(metrics.sum("dnsweir_module_pulls_total", &[("result", "refused")]) >= 2.0);
     assert_eq!(proxy.generation(), 1.0);
-    // Signed, and no filter: it is the reload that fails.
+    // Signed, but not a filter: the reload fails.
     let broken = registry.put("team/chain", "1", CONFIG, &[(LAYER, b"no module")]);
     registry.sign("team/chain", &broken, &key);
     until("the reload to fail", || {
@@ -361,14 +361,14 @@ fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
     assert_eq!(status(&proxy)["filters"][0]["artifact"], good);
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
 
-    // A process that starts now has what answered last, whatever the tag says.
+    // A new process runs the last good filter, whatever the tag points to.
     proxy.process.stop();
     let proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
     assert_eq!(status(&proxy)["filters"][0]["artifact"], good);
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
 }
 
-/// A registry that speaks HTTP and answers the question for a manifest like this.
+/// A registry that speaks HTTP and answers requests for a manifest with this.
 fn odd_registry(answer: impl Fn(&mut TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(address::fresh_socket()).expect("a listener");
     let address = listener.local_addr().expect("an address");
@@ -407,7 +407,7 @@ fn a_registry_that_sends_without_end_is_ended() {
         while stream.write_all(&[b' '; 1 << 16]).is_ok() {}
     };
     let silent = |stream: &mut TcpStream| {
-        // Until the other side goes away.
+        // Until the other side closes the connection.
         let _ = stream.read(&mut [0]);
     };
     let (endless, silent) = (odd_registry(endless), odd_registry(silent));

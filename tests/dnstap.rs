@@ -1,4 +1,4 @@
-//! Messages told over dnstap, read by programs of others: `dnstap-read` of BIND and `fstrm_capture` of the format's authors.
+//! dnstap output, read by other programs: BIND's `dnstap-read`, and `fstrm_capture` by the format's authors.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixListener;
@@ -16,7 +16,7 @@ fn start(place: &str, more: &str) -> (Proxy, Upstream) {
     (proxy, upstream)
 }
 
-/// What BIND's reader makes of a file: a line each.
+/// The output of BIND's reader for a file, by line.
 fn read(file: &Path) -> Vec<String> {
     let text = tools::output(tools::command("dnstap-read").arg(file));
     text.lines().map(str::to_owned).collect()
@@ -27,7 +27,7 @@ fn kinds(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.split(' ').nth(2)).collect()
 }
 
-/// The lines about a name. Each worker tells in order; what several tell is in the order in which they come to it.
+/// The lines about a name. Each worker writes in order; the order between workers is undefined.
 fn about(lines: &[String], name: &str) -> Vec<String> {
     let end = format!(" {name}/IN/A");
     lines
@@ -37,7 +37,7 @@ fn about(lines: &[String], name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Somebody who listens on a unix socket and writes what comes to a file.
+/// A reader that listens on a Unix socket and writes messages to a file.
 fn capture(socket: &Path, file: &Path) -> Process {
     let mut command = tools::command("fstrm_capture");
     command.args(["-t", "protobuf:dnstap.Dnstap", "-u"]).arg(socket);
@@ -68,7 +68,7 @@ fn a_file_holds_what_clients_and_upstreams_said() {
 
     let lines = read(&file);
     let seen: Vec<&str> = kinds(&lines);
-    // The miss comes to its answer before its client does; the readiness check asks upstreams only.
+    // On a miss, the upstream's answer precedes the client's; the readiness check queries upstreams only.
     let of = |kind: &str| seen.iter().filter(|seen| **seen == kind).count();
     assert_eq!(
         [of("CQ"), of("CR"), of("FQ"), of("FR")],
@@ -97,7 +97,7 @@ fn a_file_holds_what_clients_and_upstreams_said() {
             .any(|line| line.contains(" FQ ") && line.contains(&behind.to_string()))
     );
 
-    // Whole messages, by whom, and when.
+    // Complete messages, with their source and time.
     let yaml = tools::output(tools::command("dnstap-read").arg("-y").arg(&file));
     for line in [
         "identity: node-1",
@@ -112,7 +112,7 @@ fn a_file_holds_what_clients_and_upstreams_said() {
     assert_eq!(mode & 0o777, 0o600, "what clients ask is nobody else's business");
 }
 
-/// Those that no zone or gate lets through are told as well.
+/// Queries that no zone or limit lets through are logged as well.
 #[test]
 fn refused_and_dropped_queries_are_told() {
     if !needs(&["dnstap-read"]) {
@@ -157,7 +157,7 @@ fn only_what_is_asked_for_is_told() {
     }
 }
 
-/// A reader may come late, go, and come again.
+/// A reader may connect late, disconnect, and connect again.
 #[test]
 fn a_reader_on_a_socket_gets_what_comes_while_it_is_there() {
     if !needs(&["dnstap-read", "fstrm_capture"]) {
@@ -206,7 +206,7 @@ fn a_reader_on_a_socket_gets_what_comes_while_it_is_there() {
     assert_eq!(kinds(&about(&lines, "early.example")), [""; 0], "{lines:#?}");
 }
 
-/// A reader that takes nothing, or is none, costs its messages and nobody's time.
+/// A reader that takes nothing, or speaks another protocol, loses its messages and delays nothing.
 #[test]
 fn readers_that_do_not_read_stop_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -214,7 +214,7 @@ fn readers_that_do_not_read_stop_nothing() {
     let listener = UnixListener::bind(&socket).expect("a socket");
     let (proxy, _upstream) = start(&format!("unix:{}", socket.display()), "");
     proxy.query("www.example", "A");
-    // It says something else.
+    // It speaks another protocol.
     let (mut peer, _) = listener.accept().expect("a connection");
     let mut ready = [0; 42];
     peer.read_exact(&mut ready).expect("a frame");
@@ -226,7 +226,7 @@ fn readers_that_do_not_read_stop_nothing() {
         .process
         .logged("it does not answer as a reader of dnstap does");
 
-    // It accepts, and reads nothing from then on.
+    // It accepts, and reads nothing afterwards.
     let accept = [
         &[0, 0, 0, 0, 0, 0, 0, 34, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 22][..],
         b"protobuf:dnstap.Dnstap",
@@ -244,7 +244,7 @@ fn readers_that_do_not_read_stop_nothing() {
     });
     let dropped = || proxy.metrics().sum("dnsweir_dnstap_messages_dropped_total", &[]);
     let before = dropped();
-    // It has two seconds; what was on its way goes down with it.
+    // It has two seconds; what was being written is lost with it.
     until("messages are dropped", || {
         (0..200).for_each(|_| ask());
         dropped() > before
@@ -254,7 +254,7 @@ fn readers_that_do_not_read_stop_nothing() {
     drop(stuck.join().expect("the reader"));
 }
 
-/// Full files are put aside, one at a time.
+/// Full files are rotated, one at a time.
 #[test]
 fn files_have_a_size() {
     if !needs(&["dnstap-read"]) {
@@ -279,7 +279,7 @@ fn files_have_a_size() {
     assert!(!read(&file).is_empty());
 }
 
-/// A file that is none is left alone, and the queries are answered.
+/// A path that is not a plain file is left alone, and queries are answered.
 #[test]
 fn what_is_no_plain_file_is_not_written() {
     let (proxy, _upstream) = start("/dev/null", "");
@@ -289,7 +289,8 @@ fn what_is_no_plain_file_is_not_written() {
     stop(proxy);
 }
 
-/// The kernel holds the process to the folder that the configuration named, not to its name: a link in its place leads nowhere.
+/// The kernel confines the process to the configured folder, not to its name: a symlink in its place leads
+/// nowhere.
 #[test]
 fn nothing_is_written_but_where_the_start_said() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -314,7 +315,7 @@ fn nothing_is_written_but_where_the_start_said() {
     assert_eq!((written(&elsewhere), written(&moved)), (0, 0));
 }
 
-/// A reload that leaves the section alone leaves the stream alone; one that changes it begins another.
+/// A reload without changes in the section keeps the stream; one with changes starts a new one.
 #[test]
 fn reloads_keep_the_stream() {
     if !needs(&["dnstap-read"]) {

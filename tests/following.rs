@@ -1,4 +1,5 @@
-//! What one zone leaves to another: aliases that lead out of it (RFC 1034 section 4.3.2, step 3a), and what stands above its cut.
+//! What one zone leaves to another: aliases out of the zone (RFC 1034 section 4.3.2, step 3a), and DS records
+//! above its cut.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::Path;
 use crate::harness::upstream::Reply;
 use crate::harness::{Message, Proxy, Upstream, flags, forward_once};
 
-/// A zone file with these records, and what has it served under its name.
+/// Writes a zone file with these records, and returns the configuration that serves it.
 fn served(folder: &Path, zone: &str, records: &str) -> String {
     let file = folder.join(zone);
     fs::write(
@@ -18,7 +19,7 @@ fn served(folder: &Path, zone: &str, records: &str) -> String {
     format!("zone {zone:?} {{ file {file:?} }}\n")
 }
 
-/// An upstream that has addresses of these names, and nothing else below them.
+/// An upstream with addresses for these names, and nothing below them.
 fn addresses(of: &'static [(&'static str, &'static str)]) -> Upstream {
     Upstream::start(move |asked| {
         let known = of.iter().find(|(name, _)| *name == asked.name());
@@ -30,7 +31,7 @@ fn addresses(of: &'static [(&'static str, &'static str)]) -> Upstream {
     })
 }
 
-/// The rcode and the answers, with a sign for AA.
+/// The rcode, whether AA is set, and the answers.
 fn said(answer: &Message) -> String {
     let mut said = answer.rcode();
     if answer.has(flags::AA) {
@@ -42,7 +43,7 @@ fn said(answer: &Message) -> String {
     said
 }
 
-/// Names of a zone file, and what is said of each.
+/// Names of a zone file, and the expected answers.
 const LED_ON: [(&str, &str); 9] = [
     (
         "out",
@@ -73,7 +74,7 @@ const LED_ON: [(&str, &str); 9] = [
         "undelegated",
         "NOERROR AA | undelegated.one.example. CNAME a.bare.one.example. | a.bare.one.example. A 192.0.2.4",
     ),
-    // The one of the zone's own upstream, and not what the world is told.
+    // The answer of the zone's own upstream, not the public one.
     (
         "hidden",
         "NOERROR AA | hidden.one.example. CNAME x.split.test. | x.split.test. A 10.0.0.9",
@@ -121,7 +122,7 @@ fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target
     }
     let nothing = proxy.query("out.one.example", "TXT");
     assert_eq!(said(&nothing), "NOERROR AA | out.one.example. CNAME www.test.");
-    // RFC 2308 section 2.2: who denies it says for how long.
+    // RFC 2308 section 2.2: the denying zone's SOA says for how long.
     assert_eq!(
         nothing.authority[0].without_ttl(),
         "test. SOA ns.test. admin.test. 1 2 3 4 5"
@@ -131,7 +132,7 @@ fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target
         "NOERROR AA | out.one.example. CNAME www.test."
     );
     assert_eq!(proxy.query("loop.one.example", "A").rcode(), "SERVFAIL");
-    // A target that has been asked for is not asked for again.
+    // A target that has been resolved is not asked for again.
     assert_eq!(
         public
             .asked("www.test.")
@@ -142,7 +143,7 @@ fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target
     );
 }
 
-/// Whoever asks has to ask somebody else (RFC 1034 section 4.3.2, step 3a).
+/// The client must ask another server for the target (RFC 1034 section 4.3.2, step 3a).
 #[test]
 fn an_alias_whose_target_is_nobodys_here_is_all_of_the_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +160,7 @@ fn an_alias_whose_target_is_nobodys_here_is_all_of_the_answer() {
         "NOERROR AA | out.one.example. CNAME www.elsewhere."
     );
     assert_eq!(proxy.query("broken.one.example", "A").rcode(), "SERVFAIL");
-    // Without RD, nobody wanted to have more found out.
+    // Without RD, nothing is resolved for the client.
     let query = Message::query("broken.one.example", "A").clear(flags::RD);
     assert_eq!(
         said(&proxy.ask(&query)),
@@ -193,7 +194,7 @@ fn ds_is_asked_of_those_who_serve_the_zone_above() {
         ("p", "DS", 1, 0),
     ] {
         proxy.query(name, qtype);
-        // Whether they are up is asked with other types.
+        // Health checks use other types.
         let count = |upstream: &Upstream| {
             let asked = upstream.asked(name);
             asked.iter().filter(|asked| asked.is(qtype)).count()
@@ -204,7 +205,7 @@ fn ds_is_asked_of_those_who_serve_the_zone_above() {
             "{name} {qtype}"
         );
     }
-    // Nobody has the zone above: its own servers say what they know.
+    // There is no zone above here: its own servers answer.
     let answer = proxy.query("alone.q", "DS");
     assert_eq!((answer.rcode(), answer.has(flags::AA)), ("NOERROR".into(), true));
 }

@@ -1,5 +1,5 @@
-//! Filters that panic, spin, allocate without end or return what makes no sense: each costs at most
-//! its time limit per call, and never another query.
+//! Filters that panic, loop, allocate endlessly or return nonsense: each costs at most its time limit per
+//! call, and never another query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ fn anything() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// Runs dnsperf against the calm zone while somebody asks for this name, which makes the filter
-/// misbehave, again and again. Returns what dnsperf saw and how often the name was asked for.
+/// Runs dnsperf against the calm zone while another client repeatedly asks for this name, which makes the
+/// filter misbehave. Returns dnsperf's result, and how often the name was asked for.
 fn load_beside(proxy: &Proxy, name: &'static str) -> (Load, u32) {
     let address = proxy.address;
     let done = Arc::new(AtomicBool::new(false));
@@ -50,7 +50,7 @@ fn load_beside(proxy: &Proxy, name: &'static str) -> (Load, u32) {
     (load, tormentor.join().expect("every hostile query is answered"))
 }
 
-/// A dnsperf run beside each of them loses nothing, and gets nothing but good answers.
+/// dnsperf beside each of them loses nothing, and gets only good answers.
 #[test]
 fn hostile_filters_cost_nobody_else_a_query() {
     if !needs(&["dnsperf"]) {
@@ -90,7 +90,7 @@ fn hostile_filters_cost_nobody_else_a_query() {
     }
 }
 
-/// The client of a hostile filter gets what `on-error` says, and soon.
+/// The client of a hostile filter promptly gets what `on-error` says.
 #[test]
 fn on_error_decides_what_the_client_gets() {
     for (filter, name) in [
@@ -117,7 +117,7 @@ fn on_error_decides_what_the_client_gets() {
     }
 }
 
-/// One bad call does not end the filter: the instance is built again and answers for the next query.
+/// One failed call does not end the filter: its instance is rebuilt, and answers the next query.
 #[test]
 fn an_instance_is_rebuilt() {
     let upstream = anything();
@@ -131,13 +131,13 @@ fn an_instance_is_rebuilt() {
     until("the filter to work again", || {
         proxy.query("b.hostile.test", "A").rcode() == "NOERROR"
     });
-    // The filter's last words are in the proxy's log, under its name.
+    // The panic message is in the proxy's log, under the filter's name.
     let line = proxy.process.logged("told to panic at trap.hostile.test");
     assert!(line.contains("hostile"), "{line}");
 }
 
-/// A filter that fails for many names and clients is suspended for a while, which shows; its policy holds meanwhile for those
-/// who are new to it, and then it is there again.
+/// A filter that fails for many names and clients is suspended for a while, which is visible. Meanwhile, its
+/// policy applies to new clients; then it is back in service.
 #[test]
 fn a_filter_that_keeps_failing_is_suspended() {
     let upstream = anything();
@@ -163,7 +163,8 @@ fn a_filter_that_keeps_failing_is_suspended() {
     });
 }
 
-/// Names that a filter traps on, asked for by one client: nobody else loses the filter, be it under a `forward` or a table.
+/// One client asks for names that make a filter trap: no other client loses the filter, below `forward` or a
+/// table.
 #[test]
 fn whoever_asks_for_traps_loses_the_filter_alone() {
     let upstream = anything();
@@ -192,7 +193,7 @@ fn whoever_asks_for_traps_loses_the_filter_alone() {
     assert_eq!(metrics.sum("dnsweir_filter_suspended", &[]), 0.0);
 }
 
-/// What other queries of the same batch are owed does not depend on the one that fails.
+/// A failing query does not affect the others in its batch.
 #[test]
 fn neighbours_in_a_batch_are_answered() {
     let upstream = anything();
@@ -226,8 +227,8 @@ fn neighbours_in_a_batch_are_answered() {
     }
 }
 
-/// A panic in another phase takes the answer from nobody either: what the response phase was to change
-/// is covered by `on-error`, and events come after the answer.
+/// A panic in another phase costs no answer either: `on-error` covers the response phase, and events come
+/// after the answer.
 #[test]
 fn panics_in_other_phases() {
     let upstream = anything();
@@ -258,7 +259,7 @@ fn panics_in_other_phases() {
     }
 }
 
-/// A filter that cannot be configured is a mistake of the configuration, with its place.
+/// A filter that cannot be configured is a mistake in the configuration, with its place.
 #[test]
 fn a_panic_while_configuring_is_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -278,7 +279,7 @@ fn a_panic_while_configuring_is_reported() {
     assert!(said.contains("hostile"), "{said}");
 }
 
-/// What the filter of garbage says, by the first label.
+/// The kinds of garbage that the filter returns, selected by the first label.
 const KINDS: [&str; 61] = [
     "index",
     "many",
@@ -343,8 +344,8 @@ const KINDS: [&str; 61] = [
     "response-delay",
 ];
 
-/// What makes no sense is not taken: the client gets an answer, the proxy stays, the neighbours hear
-/// nothing of it.
+/// Garbage is rejected: the client gets an answer, the proxy keeps running, and other queries are not
+/// affected.
 #[test]
 fn garbage_is_refused() {
     let upstream = anything();
@@ -360,8 +361,8 @@ fn garbage_is_refused() {
     for (number, kind) in (0..).zip(KINDS) {
         let name = format!("{kind}.garbage.hostile.test");
         let query = Message::query(&name, "A").edns(1232);
-        // A client each: of one that makes the filter fail again and again, it hears nothing for a while. Whatever an answer has
-        // to be is looked at with it.
+        // One client per kind: a client that keeps making the filter fail is cut off from it for a while.
+        // This also checks what every answer must be.
         let answer = ask_from([127, 0, 1, number].into(), proxy.address, &query);
         assert!(
             ["NOERROR", "SERVFAIL", "REFUSED", "FORMERR"].contains(&answer.rcode().as_str()),
@@ -374,7 +375,7 @@ fn garbage_is_refused() {
         assert_eq!(proxy.query("calm.test", "A").answers().len(), 1, "{kind}");
         until("the filter to be in service again", works);
     }
-    // Two verdicts about one query: one of them holds, which may be to drop it.
+    // Two verdicts about one query: one of them applies, which may be to drop it.
     let twice = Message::query("twice.garbage.hostile.test", "A");
     let socket = client::socket(proxy.address);
     socket.send(&twice.encode()).expect("a sent query");
@@ -382,7 +383,7 @@ fn garbage_is_refused() {
     assert!(proxy.process.running());
 }
 
-/// A module that is none, or asks for more than the filter interface, never gets to run.
+/// A module that is invalid, or imports more than the filter interface, never runs.
 #[test]
 fn modules_that_are_no_filters_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -412,7 +413,7 @@ fn modules_that_are_no_filters_are_refused() {
     }
 }
 
-/// No response at all is a verdict, too.
+/// Dropping a query is a verdict, too.
 #[test]
 fn a_dropped_query_gets_nothing() {
     let upstream = anything();

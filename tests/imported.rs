@@ -1,14 +1,14 @@
-//! What `dnsweir import` makes of a Corefile answers as CoreDNS does.
+//! A Corefile imported by `dnsweir import` answers as CoreDNS does.
 
 use crate::corefiles::{import, imported, refused};
 use crate::harness::{Message, Proxy, Upstream};
 
-/// A proxy with what is imported of a block for all names.
+/// A proxy with the imported configuration of a block for all names.
 fn start(plugins: &str) -> Proxy {
     start_all(&format!(".:5301 {{\n bind 127.0.0.1\n{plugins}\n}}\n"))
 }
 
-/// A proxy with what is imported of server blocks on 127.0.0.1:5301.
+/// A proxy with the imported configuration of server blocks on 127.0.0.1:5301.
 fn start_all(corefile: &str) -> Proxy {
     let text = imported(corefile).replace("127.0.0.1:5301", "$LISTEN");
     Proxy::start(&text.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""))
@@ -18,7 +18,7 @@ fn anything() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// CoreDNS's names end in a dot, and its expressions know that, in whichever way they write it.
+/// CoreDNS's names end with a dot, and its expressions expect it, in whichever way they are written.
 #[test]
 fn expressions_match_the_last_dot() {
     let upstream = anything();
@@ -67,7 +67,7 @@ fn expressions_match_the_last_dot() {
     assert_eq!(upstream.count("a.test.example"), 1);
 }
 
-/// `rewrite cname` is about what answers lead to, not about what is asked.
+/// `rewrite cname` applies to the targets in answers, not to the question.
 #[test]
 fn rules_about_aliases_are_about_answers() {
     let upstream = Upstream::start(|asked| match asked.name().as_str() {
@@ -82,7 +82,7 @@ fn rules_about_aliases_are_about_answers() {
             proxy.query("abc.example", "A").answers(),
             ["abc.example. CNAME xyz.example.", "xyz.example. A 192.0.2.1"]
         );
-        // Who asks for it gets what it is.
+        // A query for the target itself gets its own answer.
         assert_eq!(
             proxy.query("def.example", "A").answers(),
             ["def.example. A 192.0.2.1"]
@@ -95,7 +95,7 @@ fn rules_about_aliases_are_about_answers() {
     );
 }
 
-/// Names in data are changed by expressions, as `answer value` says.
+/// Expressions change names in data with `answer value`.
 #[test]
 fn names_in_data_are_changed() {
     let upstream =
@@ -115,7 +115,7 @@ fn names_in_data_are_changed() {
     );
 }
 
-/// What the result would be refused for is said of the line of the Corefile, and nothing is printed.
+/// What `check` would refuse is reported at its line of the Corefile, and nothing is printed.
 #[test]
 fn what_check_would_refuse_is_told_of_the_corefile() {
     for (text, line, reason) in [
@@ -161,7 +161,7 @@ fn what_check_would_refuse_is_told_of_the_corefile() {
     }
 }
 
-/// Two `match` lines are one list, and what stands behind a prefix is as good as not there.
+/// Two `match` lines form one list, and bits beyond a prefix are ignored.
 #[test]
 fn lists_and_networks_are_read_as_coredns_does() {
     let text = imported(
@@ -175,7 +175,7 @@ fn lists_and_networks_are_read_as_coredns_does() {
     }
 }
 
-/// A block that answers nothing refuses, as CoreDNS does with a block without plugins.
+/// A block that answers nothing refuses, like a CoreDNS block without plugins.
 #[test]
 fn blocks_that_answer_nothing_refuse() {
     let upstream = anything();
@@ -189,7 +189,7 @@ fn blocks_that_answer_nothing_refuse() {
     assert_eq!(proxy.query("a.test", "A").rcode(), "NOERROR");
 }
 
-/// With `--partly`, what cannot be said costs the block that it is in, and no other.
+/// With `--partly`, only the block with the untranslatable part is refused.
 #[test]
 fn a_block_that_cannot_be_said_refuses() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -215,7 +215,7 @@ fn a_block_that_cannot_be_said_refuses() {
     assert!(ours.contains("// Line 4: `etcd` is not supported."), "{ours}");
     let proxy = Proxy::start(&ours.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""));
     assert_eq!(proxy.query("a.skydns.local", "A").rcode(), "REFUSED");
-    // What is wrong with where a block answers is wrong with all of it.
+    // A mistake in where a block answers affects all of it.
     std::fs::write(&corefile, "a..b {\n whoami\n}\n").expect("a Corefile");
     let mut command = crate::harness::proxy::command();
     let done = command
@@ -227,7 +227,8 @@ fn a_block_that_cannot_be_said_refuses() {
     assert_eq!(done.status.code(), Some(64));
 }
 
-/// Interfaces stand for their addresses, files begin at `root` or where the program runs, and what has no effect here is no mistake.
+/// Interfaces become their addresses, files are relative to `root` or the working folder, and words without
+/// effect are accepted.
 #[test]
 fn words_without_an_effect_are_taken() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -259,7 +260,7 @@ fn words_without_an_effect_are_taken() {
     );
 }
 
-/// Of several zone files in one block, each has its own zone, and an alias leads from one to the other.
+/// Each of several zone files in a block has its own zone, and aliases lead from one to another.
 #[test]
 fn each_file_of_a_block_has_its_zone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -284,7 +285,7 @@ fn each_file_of_a_block_has_its_zone() {
     );
 }
 
-/// `local` answers for this host's names and networks, whatever stands below it.
+/// `local` answers for this host's names and networks, whatever follows.
 #[test]
 fn local_names_are_answered_as_coredns_does() {
     let upstream = anything();
@@ -346,7 +347,7 @@ fn local_names_are_answered_as_coredns_does() {
     assert_eq!(upstream.count("localhost.example"), 1);
 }
 
-/// CoreDNS serves health and metrics to whoever reaches them, and nothing of what clients ask.
+/// CoreDNS serves health and metrics to everyone, but none of the clients' queries.
 #[test]
 fn an_imported_address_of_metrics_shows_no_queries() {
     let upstream = anything();

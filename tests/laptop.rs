@@ -9,7 +9,7 @@ use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
 use crate::harness::{Proxy, Upstream, address, needs, proxy, tools, until};
 
-/// What `/status` says cannot be used, or not yet.
+/// The notes of `/status`: what cannot be used, or not yet.
 fn notes(proxy: &Proxy) -> Vec<String> {
     let (_, page) = proxy.get("/status");
     let status: serde_json::Value = serde_json::from_str(&page).expect("JSON");
@@ -19,7 +19,7 @@ fn notes(proxy: &Proxy) -> Vec<String> {
         .collect()
 }
 
-/// A server of port 53, which no resolv.conf can say otherwise; none: nobody may have it here.
+/// A server on port 53, which resolv.conf implies; none if the tests may not use that port.
 fn name_server() -> Option<Upstream> {
     let server = std::net::SocketAddr::new(address::fresh().into(), 53);
     if UdpSocket::bind(server).is_err() {
@@ -43,10 +43,10 @@ fn an_address_that_is_not_there_keeps_no_other_from_being_served() {
         notes(&proxy),
         ["192.0.2.77:5300: no link of this machine has the address yet"]
     );
-    // Nor does it keep another configuration from being taken.
+    // Nor does it prevent a reload.
     proxy.reload(&text.replace("192.0.2.7\"", "192.0.2.8\""));
     assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.8"]);
-    // Where there is no other, that is a mistake.
+    // If there is no other address, it is a mistake.
     let mut alone = Proxy::launch(
         "listen \"192.0.2.77:5300\" // $LISTEN\nzone \".\" { forward \"127.0.0.1:9\" }",
         &[],
@@ -55,7 +55,7 @@ fn an_address_that_is_not_there_keeps_no_other_from_being_served() {
     alone.process.logged("no link of this machine has the address");
 }
 
-/// The kernel tells of it.
+/// The kernel reports new addresses.
 #[test]
 fn an_address_is_listened_on_when_it_comes() {
     if !needs(&["root", "ip", "nsenter", "dig"]) {
@@ -84,7 +84,7 @@ fn an_address_is_listened_on_when_it_comes() {
     answers("192.0.2.77");
     ip("-6 addr add 2001:db8::77/128 dev lo nodad");
     answers("2001:db8::77");
-    // A socket of an address that goes is there when it comes back.
+    // The socket of an address that went away works when the address returns.
     ip("addr del 192.0.2.77/32 dev lo");
     ip("addr add 192.0.2.77/32 dev lo");
     answers("192.0.2.77");
@@ -101,7 +101,7 @@ fn servers_of_a_resolv_conf_are_used_as_far_as_they_can_be() {
             "nameserver {own}\nnameserver fe80::1%nosuchlink\nnameserver dns.example\nnameserver 0.0.0.0\nnameserver {server}\n"
         )
     };
-    // Without a file, nobody can be asked yet.
+    // Without the file, there is no upstream yet.
     let proxy = Proxy::start(&format!("zone \".\" {{ cache; forward \"{}\" }}", file.display()));
     assert_eq!(notes(&proxy), [format!("{}: not there yet", file.display())]);
     let answer = proxy.query_edns("early.example", "A");
@@ -111,13 +111,13 @@ fn servers_of_a_resolv_conf_are_used_as_far_as_they_can_be() {
     );
     fs::write(&file, lines(proxy.address.ip())).expect("a file");
     until("the servers to be known", || proxy.generation() > 1.0);
-    // That nobody could be asked was not kept.
+    // That there was no upstream was not cached.
     assert_eq!(
         proxy.query("early.example", "A").answers(),
         ["early.example. A 192.0.2.1"]
     );
     let notes = notes(&proxy);
-    // Port 53 of its own address is not where it listens.
+    // The proxy does not listen on port 53 of that address.
     for why in [
         "there is no interface nosuchlink yet",
         "not an IP address",
@@ -127,7 +127,7 @@ fn servers_of_a_resolv_conf_are_used_as_far_as_they_can_be() {
     }
 }
 
-/// What cannot be kept is compiled again.
+/// Without a cache folder, modules are compiled again.
 #[test]
 fn a_folder_that_cannot_be_made_is_no_reason_not_to_start() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -139,7 +139,7 @@ fn a_folder_that_cannot_be_made_is_no_reason_not_to_start() {
     proxy.process.logged("cannot store compiled filters");
 }
 
-/// The XDG Base Directory Specification: what is no absolute path is to be ignored.
+/// XDG Base Directory Specification: paths that are not absolute must be ignored.
 #[test]
 fn nothing_is_kept_in_the_working_folder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -166,7 +166,7 @@ fn nothing_is_kept_in_the_working_folder() {
     }
 }
 
-/// Words, and not the number of an error.
+/// With an explanation instead of an error number.
 #[test]
 fn addresses_that_cannot_be_listened_on_are_told_before() {
     let folder = tempfile::tempdir().expect("a temporary folder");

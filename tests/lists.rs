@@ -1,4 +1,4 @@
-//! Names of lists, as clients, operators and the metrics see them.
+//! Named lists, as seen by clients, operators and the metrics.
 
 use std::net::IpAddr;
 
@@ -71,7 +71,7 @@ fn what_is_on_a_list_is_blocked() {
         .arg(&proxy.file);
     let told = harness::tools::output(&mut explain);
     assert!(told.contains("the list \"ads\" blocks ads.example."), "{told}");
-    // What is written to the file counts from then on; nobody's cache has the name.
+    // A change of the file takes effect, and no cache has the name.
     write("ads", "||www.example^\n");
     until("the list is read", || said("www.example.") == denied());
     assert_eq!(said("ads.example.").1, ["ads.example. A 192.0.2.1"]);
@@ -107,7 +107,7 @@ fn a_list_is_fetched_when_it_changes() {
         rcode("www.example.") == "NXDOMAIN"
     });
     assert_eq!(rcode("ads.example."), "NOERROR");
-    // A server that is broken takes nothing away.
+    // A broken server removes nothing from the list.
     server.answer(|_| harness::web::page("500 Internal Server Error", "", "www2.example\n"));
     let failed = || {
         proxy

@@ -1,4 +1,4 @@
-//! What the proxy does, tested from outside: the built program, real servers and clients.
+//! Black-box tests of the proxy: the built program, with real servers and clients.
 //!
 //! This file is the table of contents. Run everything with `cargo xtask test`; one part with
 //! `cargo xtask test --test main cache::`.
@@ -12,13 +12,13 @@
     reason = "a test fails by panicking, and says what it found"
 )]
 
-// What the tests stand on: the proxy, servers for it to ask, clients to ask it.
+// The foundation: the proxy, upstreams, and clients.
 use ::harness;
 
-// The first minute: the embedded configuration.
+// The first run: the embedded configuration.
 mod demonstration;
 
-// The configuration as an operator meets it.
+// The configuration from the operator's point of view.
 mod checking;
 mod documents;
 mod mistakes;
@@ -59,10 +59,10 @@ mod verdicts;
 mod waiting;
 mod zone_files;
 
-// Those who write filters.
+// For authors of filters.
 mod authors;
 
-// Filters that are not built in, how they come, and what they are trusted with.
+// External filters: where they come from, and how they are verified.
 mod delivery;
 mod languages;
 mod laptop;
@@ -71,13 +71,13 @@ mod recording;
 mod released;
 mod trust;
 
-// What is shipped.
+// What is released.
 mod monitoring;
 mod packaging;
 mod problems;
 mod watching;
 
-// The outside.
+// The external interfaces.
 mod admin;
 mod admission;
 mod clients;

@@ -1,4 +1,4 @@
-//! The mistakes of `docs/filters.md`, each made, and each answered with the words that stand there.
+//! Makes each mistake of `docs/filters.md`, and compares the message with the one in the document.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::harness::guests::{example, root};
 use crate::harness::proxy;
 
-/// A module whose `configure` succeeds, and that exports nothing else: `manifest` is where the phases begin in what it
-/// hands over, `more` are further fields.
+/// A module whose `configure` succeeds and that exports nothing else: `manifest` is the part of its result
+/// that starts with the phases, `more` are further fields.
 fn module(manifest: &str, more: &str) -> Vec<u8> {
     let text = format!(
         r#"(module {more}
@@ -20,14 +20,14 @@ fn module(manifest: &str, more: &str) -> Vec<u8> {
     wat::parse_str(text).expect("a module")
 }
 
-/// A configuration with a filter whose block holds this.
+/// A configuration with this filter block.
 fn filter(inside: &str) -> String {
     format!(
         "listen \"127.0.0.1\"\nfilter \"f\" {{ {inside} }}\nzone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n"
     )
 }
 
-/// Each mistake's configuration, in the document's order; `f.wasm` beside it is the module, if there is one.
+/// A configuration for each mistake, in the document's order, and its module `f.wasm`, if any.
 fn mistakes(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let parse = |text: &str| Some(wat::parse_str(text).expect("a module"));
     let named = || filter("module \"f.wasm\"");
@@ -84,7 +84,7 @@ fn mistakes(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     ]
 }
 
-/// The second column of the table in the document's section.
+/// The second column of the document's table.
 fn told() -> Vec<String> {
     let text = fs::read_to_string(root().join("docs/filters.md")).expect("the document");
     let (_, section) = text.split_once("\n## Twenty mistakes\n").expect("its section");
@@ -93,7 +93,7 @@ fn told() -> Vec<String> {
         .collect()
 }
 
-/// The words of a report without its frame, in one line.
+/// The text of a report without its frame, in one line.
 fn words(report: &str) -> String {
     let lines = report
         .lines()

@@ -1,5 +1,5 @@
-//! Dashboards and alerts in `deploy/monitoring`: a real Prometheus takes every query and rule, and each names metrics that
-//! there are.
+//! Dashboards and alerts in `deploy/monitoring`: a real Prometheus accepts every query and rule, and all
+//! metrics in them exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ fn monitoring() -> PathBuf {
     root().join("deploy/monitoring")
 }
 
-/// Every query of every panel and of every list of choices, with where it is.
+/// All queries of all panels and variables, with their places.
 fn queries() -> Vec<(String, String)> {
     let mut queries = Vec::new();
     for entry in fs::read_dir(monitoring().join("dashboards")).expect("dashboards") {
@@ -49,7 +49,7 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// What metrics a text names, as docs/reference/metrics.md does.
+/// The metrics named in a text, such as docs/reference/metrics.md.
 fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let metrics = words.filter(|word| word.starts_with("dnsweir_") || word.starts_with("coredns_"));
@@ -63,7 +63,7 @@ fn metrics(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// That the documented metrics are those which are served is another test's.
+/// Another test compares the documented metrics with the served ones.
 #[test]
 fn queries_and_alerts_name_metrics_that_there_are() {
     let documented =
@@ -76,7 +76,7 @@ fn queries_and_alerts_name_metrics_that_there_are() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-/// Each alert fires when it should, and not before: what they say is in a file that promtool reads.
+/// Each alert fires when it should, and not before. promtool reads the cases from a file.
 #[test]
 fn alerts_fire() {
     if !needs(&["promtool"]) {
@@ -149,7 +149,7 @@ fn prometheus_takes_every_query_and_rule() {
         let answer = eventually(&place, || ask(&query));
         assert_eq!(answer["status"], "success", "{place}: {query}: {answer}");
     }
-    // What it says of itself: each rule was evaluated, and none failed.
+    // Prometheus's own metrics: every rule was evaluated, and none failed.
     let told = |name: &str| -> Option<f64> {
         let (_, page) = proxy::try_get(server, "/metrics")?;
         let mut lines = page
@@ -166,7 +166,7 @@ fn prometheus_takes_every_query_and_rule() {
     assert_eq!(failures, 0.0);
 }
 
-/// A query in a URL (RFC 3986 section 2.1).
+/// Percent-encodes a query for a URL (RFC 3986 section 2.1).
 fn encoded(query: &str) -> String {
     let octet = |octet: u8| match octet.is_ascii_alphanumeric() {
         true => char::from(octet).to_string(),

@@ -1,5 +1,5 @@
-//! What is shipped: the image and the Debian package, made by the program that `cargo xtask image` and `package` call, and
-//! used as whoever gets them would.
+//! The released image and Debian package, built by the program behind `cargo xtask image` and `package`, and
+//! used as a recipient would.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::harness::proxy::program;
 use crate::harness::registry::{Registry, TOOLS};
 use crate::harness::tools::{command, output};
 
-/// Makes an image or a package in a folder of its own.
+/// Builds an image or a package in a folder of its own.
 fn made(what: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let packaging = program().with_file_name("dnsweir-packaging");
@@ -24,7 +24,7 @@ fn made(what: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The one file in a folder whose name ends so.
+/// The only file in a folder with this name ending.
 fn only(folder: &Path, end: &str) -> PathBuf {
     let entries = fs::read_dir(folder).expect("a folder");
     let mut files = entries.map(|entry| entry.expect("a file").path());
@@ -32,7 +32,7 @@ fn only(folder: &Path, end: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {end} in {}", folder.display()))
 }
 
-/// Two runs, compared octet by octet.
+/// Builds twice, and compares byte by byte.
 #[track_caller]
 fn same_twice(what: &str, end: &str) -> tempfile::TempDir {
     let [first, second] = [made(what), made(what)];
@@ -41,7 +41,7 @@ fn same_twice(what: &str, end: &str) -> tempfile::TempDir {
     first
 }
 
-/// What a JSON document has at a path of keys and indices.
+/// The value of a JSON document at a path of keys and indices.
 fn at(file: &Path, path: &[&str]) -> String {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -54,7 +54,7 @@ fn at(file: &Path, path: &[&str]) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The image's file holds a whole system for the program: everything in it starts there, and there is nothing beside it.
+/// The image contains a whole system for the program: everything in it starts, and it needs nothing else.
 #[test]
 fn the_image_has_what_the_program_calls() {
     if !needs(&["root", "xtables-nft-multi", "nft", "tar"]) {
@@ -73,10 +73,10 @@ fn the_image_has_what_the_program_calls() {
     fs::create_dir(&system).expect("a folder");
     let layer = blob(&at(&manifest, &["layers", "0", "digest"]));
     output(command("tar").arg("-xf").arg(layer).arg("-C").arg(&system));
-    // What a runtime puts into every container.
+    // As a runtime adds it to every container.
     fs::write(system.join("etc/resolv.conf"), "nameserver 192.0.2.53\n").expect("a file");
     let inside = |arguments: &[&str]| output(command("chroot").arg(&system).args(arguments));
-    // The very file that the tests start.
+    // The same file that the tests run.
     let same = fs::read(system.join("usr/bin/dnsweir")).expect("a program")
         == fs::read(program()).expect("a program");
     assert!(same, "the image has another dnsweir");
@@ -93,7 +93,8 @@ fn the_image_has_what_the_program_calls() {
     let compiled = fs::read_dir(system.join("usr/lib/dnsweir/compiled")).expect("compiled filters");
     assert!(compiled.count() > 1);
     assert!(inside(&["/usr/sbin/nft", "--version"]).contains("nftables"));
-    // A rule as dnsweir writes it: its match is in a file of its own. Only parsed, since this is no place to add any.
+    // A rule as dnsweir writes it: its match is in a separate file. Only parsed, since a test must not add
+    // rules.
     let said = inside(&["/usr/sbin/iptables", "-m", "socket", "--help"]);
     assert!(said.contains("nowildcard"), "{said}");
 
@@ -117,7 +118,7 @@ fn the_image_has_what_the_program_calls() {
     assert!(licences.contains("wasmtime 48") && licences.contains("Apache License"));
 }
 
-/// Installs and removes the package on a system that is this machine's with a layer of its own above.
+/// Installs and removes the package on this machine's system with an overlay.
 #[test]
 fn the_package_comes_and_goes() {
     if !needs(&["root", "dpkg-deb", "dpkg"]) {
@@ -156,7 +157,7 @@ fn the_package_comes_and_goes() {
     assert!(said.ends_with("all as it should be\n"), "{said}");
 }
 
-/// systemd finds nothing wrong with the unit, and says how much of the system it leaves in reach.
+/// systemd accepts the unit, and reports how much of the system is exposed.
 #[test]
 fn the_unit_is_valid() {
     if !needs(&["systemd-analyze"]) {
@@ -184,7 +185,7 @@ fn the_unit_is_valid() {
     output(&mut exposure);
 }
 
-/// The SDK's crate is whole without the rest of the repository, and nothing is missing that a registry wants to know.
+/// The SDK's crate is complete without the rest of the repository, with everything that a registry requires.
 #[test]
 fn the_sdk_is_ready_to_be_published() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -205,7 +206,7 @@ fn the_sdk_is_ready_to_be_published() {
     assert!(done.status.success() && !said.contains("warning"), "{said}");
 }
 
-/// A release's checksums, signed with a key of nobody's: the program itself checks them, and finds what was changed.
+/// A release's checksums, signed with a throwaway key: the program itself verifies them, and detects changes.
 #[test]
 fn a_release_is_verified_by_the_program() {
     if !needs(&["openssl"]) {

@@ -1,11 +1,11 @@
-//! Who asks: pods of the node, as an API server with every fault tells of them.
+//! The identity of clients: pods of the node, as reported by an API server with every fault.
 
 use harness::api_server::ApiServer;
 use harness::pods::{Cluster, PODS, put_pod};
 use harness::{Upstream, until};
 use serde_json::json;
 
-/// An upstream with `www.example`, and a configuration that asks it.
+/// An upstream with `www.example`, and a configuration that uses it.
 fn forward() -> (Upstream, String) {
     let upstream = Upstream::zone(&["www.example. 60 A 192.0.2.1"]);
     let text = format!("{PODS}\nzone \".\" {{ cache; forward \"{}\" }}", upstream.address);
@@ -19,7 +19,7 @@ fn queries_are_counted_by_namespace() {
         put_pod(server, "shop/web", "127.0.7.1", 1);
         put_pod(server, "bank/api", "127.0.7.2", 2);
     });
-    // Ready means that all are known.
+    // Ready means that all pods are known.
     for (address, identity, namespace) in [
         ("127.0.7.1", "pod", "shop"),
         ("127.0.7.2", "pod", "bank"),
@@ -39,14 +39,15 @@ fn queries_are_counted_by_namespace() {
         page.contains("\"identity\":\"shop/web\"") || page.contains("\"identity\": \"shop/web\""),
         "{page}"
     );
-    // A pod of another node is nobody.
+    // A pod of another node is unknown.
     assert!(cluster.server.count("fieldselector=spec.nodename%3dworker-1") > 0);
     // One list and one watch of the pods, and of each namespace with pods here; `zoo` has none.
     assert_eq!(cluster.server.count("fieldselector=metadata.name%3dzoo"), 0);
     assert!(cluster.server.count("fieldselector=metadata.name%3dshop") > 0);
 }
 
-/// An address that has another pod is never taken for the one before, and what was known stays while the API server is away.
+/// An address reused by another pod never counts as the old pod, and known pods stay while the API server is
+/// down.
 #[test]
 fn addresses_change_hands() {
     let (_upstream, text) = forward();
@@ -61,7 +62,7 @@ fn addresses_change_hands() {
     assert_eq!(cluster.count("pod", "shop"), shop + 1.0);
     cluster.server.delete("pods", "shop/web");
     cluster.server.recover();
-    // Only what was on the node can have sent from a loopback address.
+    // Only the node itself can send from a loopback address.
     cluster.await_identity("127.0.7.1", "host", "");
     let shop = cluster.count("pod", "shop");
     put_pod(&cluster.server, "bank/api", "127.0.7.1", 2);

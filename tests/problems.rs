@@ -1,5 +1,5 @@
-//! What is wrong, as `/status`, the page for a browser and `dnsweir top` say it before anything else: with whom, since when, and what
-//! to do.
+//! Problems as `/status`, the browser page and `dnsweir top` show them before anything else: who is affected,
+//! since when, and what to do.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use crate::harness::encrypted::TlsFront;
 use crate::harness::guests::guest;
 use crate::harness::{Proxy, Reply, Upstream, forward_once, needs, proxy, until};
 
-/// An upstream that is silent about some names, fails others, and knows nothing of others again.
+/// An upstream that ignores some names, fails others, and denies yet others.
 fn upstream() -> Upstream {
     Upstream::start(|asked| {
         let name = asked.name();
@@ -24,7 +24,7 @@ fn upstream() -> Upstream {
     })
 }
 
-/// In front of it, giving up soon.
+/// A proxy with short timeouts in front of it.
 fn start(upstream: &Upstream) -> Proxy {
     Proxy::start(&format!(
         "zone \".\" {{ forward \"{}\" {{ attempts 1; timeout \"100ms\"; deadline \"150ms\"; max-fails 0 }} }}",
@@ -32,7 +32,7 @@ fn start(upstream: &Upstream) -> Proxy {
     ))
 }
 
-/// In front of it, waiting long, so that nothing is lost that is not meant to be.
+/// A proxy with long timeouts in front of it, so that nothing is lost by accident.
 fn patient(upstream: &Upstream, filter: &str) -> Proxy {
     let used = if filter.is_empty() { "" } else { "use \"filter\"; " };
     Proxy::start(&format!(
@@ -47,7 +47,7 @@ fn listed(proxy: &Proxy) -> Vec<Value> {
     status["problems"].as_array().expect("problems").clone()
 }
 
-/// What is said of zones, upstreams, filters and the configuration. What holds of the machine comes without a name.
+/// The problems of zones, upstreams, filters and the configuration. Problems of the machine have no name.
 fn said(proxy: &Proxy) -> Vec<String> {
     let text = |problem: &Value, key: &str| problem[key].as_str().unwrap_or_default().to_owned();
     let problems = listed(proxy);
@@ -66,7 +66,7 @@ fn ask(proxy: &Proxy, word: &str, times: usize) {
     }
 }
 
-/// Asks again and again, since what is said is of the last minute, however long a question takes on this machine.
+/// Repeats the queries, because problems cover the last minute, however slow this machine is.
 #[track_caller]
 fn until_said(proxy: &Proxy, word: &str, times: usize, begin: &str, end: &str) {
     until(begin, || {
@@ -156,7 +156,7 @@ fn a_configuration_that_was_not_taken_is_said() {
             .first()
             .is_some_and(|said| said.starts_with("configuration: the last reload failed: "))
     });
-    // It goes on being wrong since it began.
+    // The problem persists, and keeps its start time.
     let since = || listed(&proxy)[0]["since"].as_u64().expect("a time");
     let first = since();
     ask(&proxy, "known", 3);
@@ -167,14 +167,15 @@ fn a_configuration_that_was_not_taken_is_said() {
     });
 }
 
-/// Has the proxy read its file with these words in it.
+/// Reloads the proxy with one text of its file replaced by another.
 fn change(proxy: &Proxy, from: &str, to: &str) {
     let text = std::fs::read_to_string(&proxy.file).expect("a configuration");
     std::fs::write(&proxy.file, text.replace(from, to)).expect("a file");
     proxy.process.signal("HUP");
 }
 
-/// What `top` says of what happens meanwhile. It happens between its two looks, however long it takes to come to them.
+/// The output of `top` about events during `happens`, which runs between its two samples, however long they
+/// take.
 fn top_meanwhile(proxy: &Proxy, mut happens: impl FnMut()) -> String {
     let mut top = proxy::command();
     top.args([
@@ -193,7 +194,7 @@ fn top_meanwhile(proxy: &Proxy, mut happens: impl FnMut()) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What is counted of an upstream is found, however it is asked.
+/// The metrics of an upstream are found whatever its protocol.
 #[test]
 fn top_knows_upstreams_over_tls() {
     let upstream = upstream();
@@ -216,7 +217,7 @@ fn top_knows_upstreams_over_tls() {
     });
 }
 
-/// `top` says it before it says what goes on, and which part of an upstream's queries is lost.
+/// `top` shows problems first, and which share of an upstream's queries is lost.
 #[test]
 fn top_begins_with_what_is_wrong() {
     let upstream = upstream();
@@ -242,7 +243,7 @@ fn top_begins_with_what_is_wrong() {
     });
 }
 
-/// So does the page.
+/// The page shows problems first, too.
 #[test]
 fn the_page_begins_with_what_is_wrong() {
     if !needs(&["chromium"]) {
@@ -256,7 +257,7 @@ fn the_page_begins_with_what_is_wrong() {
         let text = browser.value("document.getElementById(\"problems\")?.innerText ?? \"\"");
         text.as_str().unwrap_or_default().to_owned()
     };
-    // The machine that this runs on may have its own.
+    // The test machine may have problems of its own.
     until("a page", || !text(&mut browser).is_empty());
     assert!(!text(&mut browser).contains("upstream"));
     let whom = format!("upstream {} (zone .)", upstream.address);

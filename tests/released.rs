@@ -1,4 +1,4 @@
-//! Filters as they were built for earlier releases of the interface: each still does all that it did.
+//! Filters built for earlier releases of the interface: each still works completely.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn filters_of_every_release_still_work() {
     assert!(count > 0);
 }
 
-/// What a client gets who asks for a name: rcode, AA, TTL, records of each section, and why.
+/// The answer for a name: rcode, AA, TTL, the records of each section, and the extended error.
 const TOLD: [(&str, &str); 21] = [
     ("pass", "NOERROR 300 pass.test. A 192.0.2.1"),
     (
@@ -60,7 +60,7 @@ const TOLD: [(&str, &str); 21] = [
     ("last", "NOERROR 300 last.test. A 192.0.2.1"),
 ];
 
-/// Has a filter do each of its things once: that of `tests/filters/released`, or one of `tests/languages`.
+/// Uses each feature of a filter once: of `tests/filters/released`, or of one in `tests/languages`.
 #[track_caller]
 pub fn uses_everything(module: &Path, options: &str) {
     let address = |asked: &crate::harness::upstream::Asked, lasts: &[u8]| {
@@ -145,7 +145,7 @@ fn told(answer: &Message) -> String {
     told
 }
 
-/// What it logged, printed and counted meanwhile.
+/// Checks what it logged, printed and counted.
 #[track_caller]
 fn leaves_its_traces(proxy: &Proxy) {
     proxy.process.logged("told to panic at trap.test");
@@ -153,7 +153,7 @@ fn leaves_its_traces(proxy: &Proxy) {
     proxy.process.printed("an event", heard);
     let lines = proxy.process.stdout().join("\n");
     assert!(lines.contains("heard of shorten.test"), "{lines}");
-    // What it wants to hear of: no errors, and no queries of the proxy's own.
+    // The events that it asked for: no errors, and none of the proxy's own queries.
     assert!(
         !lines.contains("trap.test") && !lines.contains("a part"),
         "{lines}"

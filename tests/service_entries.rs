@@ -1,17 +1,17 @@
-//! Hosts of Istio's service entries, as an API server tells of them.
+//! Hosts of Istio's service entries, as reported by an API server.
 
 use harness::api_server::ApiServer;
 use harness::{Proxy, Upstream, until};
 use serde_json::json;
 
-/// An API server with these versions of the group.
+/// An API server with these versions of the API group.
 fn server(versions: &[&str]) -> ApiServer {
     let server = ApiServer::start();
     server.serve_group("networking.istio.io", versions);
     server
 }
 
-/// A proxy that knows its entries, in front of an upstream.
+/// A proxy with the server's entries, in front of an upstream.
 fn proxy(server: &ApiServer, upstream: &Upstream) -> (Proxy, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig");
@@ -31,7 +31,7 @@ fn put(server: &ApiServer, name: &str, spec: serde_json::Value, status: serde_js
     );
 }
 
-/// What is a host is answered, in whichever version it comes, and everything else by who knows it.
+/// Hosts are answered, whichever version has them, and everything else goes to the upstream.
 #[test]
 fn hosts_of_service_entries_are_answered() {
     for (versions, used) in [
@@ -71,7 +71,7 @@ fn hosts_of_service_entries_are_answered() {
             (other_family.rcode(), other_family.answers().len()),
             ("NOERROR".into(), 0)
         );
-        // What is no host, and what no entry can tell.
+        // Names that are no hosts, and queries that no entry answers.
         assert_eq!(answers("example.org.", "A"), ["example.org. A 192.0.2.9"]);
         assert_eq!(answers("api.example.com.", "TXT").len(), 1);
         assert_eq!(proxy.query("www.example.com.", "A").rcode(), "NXDOMAIN");
@@ -93,7 +93,8 @@ fn hosts_of_service_entries_are_answered() {
     }
 }
 
-/// Another proxy gives a host the same address, and of two hosts that would have one the second is refused by its name, and counted.
+/// Other proxies give a host the same address. Of two hosts with the same one, the second is reported and
+/// counted.
 #[test]
 fn hashed_addresses_are_the_same_everywhere() {
     let server = server(&["v1"]);
@@ -122,7 +123,7 @@ fn hashed_addresses_are_the_same_everywhere() {
         .logged("of shop/many has no address, because 240.240.");
 }
 
-/// A cluster without Istio: its names are answered by others, and the proxy says what is missing.
+/// In a cluster without Istio, the upstream answers the names, and the proxy reports what is missing.
 #[test]
 fn without_istio_everything_is_left_to_others() {
     let server = server(&[]);
@@ -146,7 +147,8 @@ fn without_istio_everything_is_left_to_others() {
     });
 }
 
-/// The objects of one namespace answer for all clients' names, so a file that does not say whose count is pointed at.
+/// Objects of one namespace affect all clients' names, so `check` warns about a file that does not select
+/// namespaces.
 #[test]
 fn check_says_that_every_namespace_counts() {
     let server = server(&[]);

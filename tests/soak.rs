@@ -1,5 +1,5 @@
-//! Some seconds of each flood that `cargo xtask soak` has for minutes: nothing of a calm client's is lost, and memory and
-//! descriptors stay within what is stated.
+//! Some seconds of each flood that `cargo xtask soak` runs for minutes: a calm client loses nothing, and
+//! memory and descriptors stay within the documented limits.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::harness::tools::RELEASE;
 
 const EACH: Duration = Duration::from_secs(3);
 
-/// Floods that hold much and do little.
+/// Floods that hold much but do little.
 const LIGHT: [&str; 2] = ["one octet a second", "random names"];
 
 #[test]
@@ -25,7 +25,7 @@ fn floods_cost_a_calm_client_nothing() {
     for row in &rows {
         assert_eq!(row.seen.hits.failed, 0, "{row}");
     }
-    // All of them together take a machine of their own, which tests have not: those that take little of the processor.
+    // All floods together need a machine of their own, so the tests run only those that need little CPU time.
     let light = floods::ALL
         .iter()
         .filter(|flood| LIGHT.contains(&flood.name))

@@ -40,7 +40,7 @@ fn sigterm_lets_queries_in_flight_finish() {
     upstream.await_count("slow.example", 2);
 
     proxy.process.signal("TERM");
-    // Draining is visible: nobody accepts connections any more, while the process is still there.
+    // Draining is visible: connections are refused while the process still runs.
     crate::harness::until("the listeners to close", || {
         std::net::TcpStream::connect(address).is_err()
     });
@@ -55,7 +55,7 @@ fn sigterm_lets_queries_in_flight_finish() {
     assert_eq!(proxy.process.ended().code(), Some(0));
 }
 
-/// An upstream that never answers does not hold the end up for long.
+/// An upstream that never answers does not delay the exit for long.
 #[test]
 fn sigterm_is_bounded() {
     let upstream = Upstream::start(|_| Reply::Silence);
@@ -78,7 +78,7 @@ fn sigterm_is_bounded() {
     );
 }
 
-/// A module that takes minutes to load: a hundred test cases that it never answers.
+/// A module that takes minutes to load: it has a hundred test cases that never finish.
 fn slow(folder: &std::path::Path) -> String {
     let cases = folder.join("slow.test-cases.kdl");
     let each = |number| format!("query \"spin{number}.example\" \"A\" {{ fail \"time\" }}\n");
@@ -91,13 +91,13 @@ fn slow(folder: &std::path::Path) -> String {
     )
 }
 
-/// Whoever is told to stop does not load first what nobody will ask.
+/// On SIGTERM, a starting proxy does not finish loading first.
 #[test]
 fn sigterm_ends_a_start_that_takes_long() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for signal in ["TERM", "INT"] {
         let mut proxy = Proxy::launch(&slow(folder.path()), &[]);
-        // From here on it loads.
+        // From here on, it is loading.
         until("the admin address to be served", || {
             try_get(proxy.admin, "/health").is_some()
         });
@@ -111,7 +111,7 @@ fn sigterm_ends_a_start_that_takes_long() {
     }
 }
 
-/// Nor does it read files to their ends: a zone of four million names takes minutes.
+/// Nor does it finish reading files: a zone of four million names takes minutes.
 #[test]
 fn sigterm_ends_a_start_that_reads() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -134,7 +134,7 @@ fn sigterm_ends_a_start_that_reads() {
     assert_eq!(proxy.process.ended().code(), Some(0));
 }
 
-/// And answers until it has stopped, whatever is being loaded.
+/// During a reload, it answers until it has stopped.
 #[test]
 fn sigterm_ends_a_reload_that_takes_long() {
     let folder = tempfile::tempdir().expect("a temporary folder");

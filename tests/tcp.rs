@@ -1,4 +1,4 @@
-//! TCP as a transport of its own (RFC 7766, RFC 9210, RFC 7828).
+//! TCP as a transport (RFC 7766, RFC 9210, RFC 7828).
 
 use std::io::{ErrorKind, Write as _};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ fn many_queries_on_one_connection_are_all_answered() {
     }
 }
 
-/// RFC 7766 section 8: a length and its message may come in any pieces.
+/// RFC 7766 section 8: a length and its message may arrive in any pieces.
 #[test]
 fn messages_may_come_in_pieces() {
     let upstream = plain();
@@ -100,13 +100,13 @@ fn an_idle_connection_is_closed() {
     assert_eq!(stream.receive(), None);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
-    // Half a message is no activity.
+    // Half a message does not count as activity.
     let mut stalled = proxy.connect();
     stalled.write(&[0, 40, 1, 2, 3]);
     assert_eq!(stalled.receive(), None);
 }
 
-/// RFC 7828 section 3.2.2 and 3.3.2: who asks is told how long, in units of 100 ms.
+/// RFC 7828 sections 3.2.2 and 3.3.2: a client that asks gets the timeout, in units of 100 ms.
 #[test]
 fn keepalive_is_answered_over_tcp_only() {
     let upstream = plain();
@@ -117,23 +117,23 @@ fn keepalive_is_answered_over_tcp_only() {
     let asking = Message::query("www.example", "A").option(KEEPALIVE, &[]);
     let answer = proxy.connect().ask(&asking);
     assert_eq!(answer.find_option(KEEPALIVE), Some([0, 70].as_slice()));
-    // Not unasked.
+    // Only if the client asks for it.
     let answer = proxy
         .connect()
         .ask(&Message::query("www.example", "A").edns(1232));
     assert_eq!(answer.find_option(KEEPALIVE), None);
-    // Section 3.2.1: over UDP it is ignored.
+    // Section 3.2.1: ignored over UDP.
     let answer = proxy.ask(&asking);
     assert_eq!(answer.rcode(), "NOERROR");
     assert_eq!(answer.find_option(KEEPALIVE), None);
-    // Section 3.1: a client's option has no timeout in it.
+    // Section 3.1: a client's option carries no timeout.
     let answer = proxy
         .connect()
         .ask(&Message::query("www.example", "A").option(KEEPALIVE, &[0, 70]));
     assert_eq!(answer.rcode(), "FORMERR");
 }
 
-/// When there are as many connections as may be, the one that was silent longest makes room for the next.
+/// At the limit of connections, the longest idle one makes room for the next.
 #[test]
 fn the_longest_idle_connection_makes_room() {
     let upstream = plain();
@@ -149,7 +149,7 @@ fn the_longest_idle_connection_makes_room() {
     let mut third = proxy.connect();
     third.ask(&query);
     assert_eq!(second.receive(), None);
-    // Those that stay are not affected, and neither is UDP.
+    // The remaining connections are not affected, and neither is UDP.
     first.ask(&query);
     third.ask(&query);
     proxy.ask(&query);
@@ -165,7 +165,7 @@ fn the_longest_idle_connection_makes_room() {
     assert_eq!(proxy.metrics().sum("dnsweir_tcp_connections", &[]), 2.0);
 }
 
-/// A client that waits for an upstream has no idle connection.
+/// A connection with a query waiting for an upstream is not idle.
 #[test]
 fn whoever_waits_for_an_answer_stays() {
     let gate = Gate::default();
@@ -194,7 +194,7 @@ fn whoever_waits_for_an_answer_stays() {
     assert_eq!(waiting.receive().map(|answer| answer.id), Some(slow.id));
 }
 
-/// A client with too many connections loses its own, and nobody else's.
+/// A client with too many connections loses its own, not those of others.
 #[test]
 fn a_client_has_its_share_of_connections() {
     let upstream = plain();
@@ -222,7 +222,7 @@ fn a_client_has_its_share_of_connections() {
     assert_eq!(proxy.metrics().sum("dnsweir_tcp_closed_total", &label), 3.0);
 }
 
-/// A query has a time from its first octet to its last, whatever comes between.
+/// A query must be complete within a time limit, even if bytes keep arriving.
 #[test]
 fn an_octet_now_and_then_is_no_query() {
     let upstream = plain();
@@ -231,7 +231,7 @@ fn an_octet_now_and_then_is_no_query() {
         forward(&upstream)
     ));
     let mut stream = proxy.connect();
-    // One that is whole in time is answered, and so is the next.
+    // A query that is complete in time is answered, and so is the next one.
     stream.ask(&Message::query("www.example", "A"));
     stream.ask(&Message::query("www.example", "A"));
     let mut octets = std::iter::repeat_n(7, 60_000);
@@ -251,7 +251,7 @@ fn an_octet_now_and_then_is_no_query() {
     proxy.await_metric("dnsweir_tcp_closed_total", &[("reason", "read")], 1.0);
 }
 
-/// An upstream that answers with some 62 000 octets, over TCP.
+/// An upstream with an answer of some 62 000 bytes, over TCP.
 fn large() -> Upstream {
     let text: String = "x".repeat(250);
     let line = format!("big.example. 3600 TXT {}", vec![text; 247].join(" "));
@@ -261,18 +261,18 @@ fn large() -> Upstream {
     })
 }
 
-/// Has the proxy know the large answer.
+/// Puts the large answer into the cache.
 fn warm(proxy: &Proxy) {
     proxy.connect().ask(&Message::query("big.example", "TXT"));
 }
 
-/// So many queries for the large answer, in a row.
+/// This many queries for the large answer, pipelined.
 fn many(count: usize) -> Vec<u8> {
     client::frame(&Message::query("big.example", "TXT").encode()).repeat(count)
 }
 
-/// Replies that a client does not read yet are not made yet: its further queries wait, and all are answered in the
-/// end.
+/// Replies that a client does not read yet are not generated: its further queries wait, and all are answered
+/// in the end.
 #[test]
 fn pipelined_queries_hold_bounded_memory() {
     const QUERIES: usize = 1000;
@@ -298,7 +298,8 @@ fn pipelined_queries_hold_bounded_memory() {
     assert!(grown < 16 << 20, "grown by {grown} octets");
 }
 
-/// When there is no memory for all connections, the one that holds most goes; who holds nothing does not notice.
+/// When connections reach the memory limit, the largest one is closed; one that holds nothing is not
+/// affected.
 #[test]
 fn when_memory_is_full_the_greediest_connection_goes() {
     let upstream = large();
@@ -329,7 +330,7 @@ fn when_memory_is_full_the_greediest_connection_goes() {
     proxy.await_metric("dnsweir_tcp_bytes", &[], 0.0);
 }
 
-/// A client that does not read what it asked for is let go, and so is one that reads an octet now and then.
+/// A client that does not read its replies is disconnected, and so is one that reads a byte now and then.
 #[test]
 fn a_client_that_does_not_read_is_let_go() {
     let upstream = large();
@@ -339,7 +340,7 @@ fn a_client_that_does_not_read_is_let_go() {
     ));
     warm(&proxy);
     let mut silent = proxy.connect();
-    // More than the kernel keeps for the client.
+    // More than the kernel buffers for the client.
     silent.write(&many(200));
     proxy.await_metric("dnsweir_tcp_closed_total", &[("reason", "write")], 1.0);
 
@@ -355,7 +356,7 @@ fn a_client_that_does_not_read_is_let_go() {
     assert_eq!(proxy.query_edns("www.example", "A").rcode(), "NOERROR");
 }
 
-/// A client that reads all the time is not, however long all of it takes.
+/// A client that reads steadily is not disconnected, however long it takes.
 #[test]
 fn a_steady_reader_gets_everything() {
     const QUERIES: usize = 150;
@@ -379,7 +380,7 @@ fn a_steady_reader_gets_everything() {
     );
 }
 
-/// Connections cannot take the descriptors that upstreams and the admin address need, nor does a low soft limit.
+/// Connections cannot use up the descriptors for upstreams and the admin address, even with a low soft limit.
 #[test]
 fn connections_leave_descriptors_for_others() {
     let upstream = plain();
@@ -406,7 +407,7 @@ fn connections_leave_descriptors_for_others() {
     }
 }
 
-/// What cannot have the descriptors that it needs does not start, and says how many those are.
+/// A configuration that cannot get its descriptors does not start, and the error says how many it needs.
 #[test]
 fn a_configuration_that_needs_more_descriptors_is_refused() {
     let upstream = plain();
@@ -425,7 +426,7 @@ fn a_configuration_that_needs_more_descriptors_is_refused() {
     );
 }
 
-/// What does not fit a datagram is there over TCP.
+/// Answers too large for a datagram are complete over TCP.
 #[test]
 fn large_answers_are_whole_over_tcp() {
     let text: String = "x".repeat(250);
@@ -444,7 +445,7 @@ fn large_answers_are_whole_over_tcp() {
     }
 }
 
-/// Octets that are no queries end the connection or are answered, and harm nobody else.
+/// Bytes that are no query end the connection or are answered, and harm no other client.
 #[test]
 fn nonsense_over_tcp_harms_nobody() {
     let upstream = plain();

@@ -1,15 +1,15 @@
-//! A second process on the same address: refused by name, unless it is there to take over.
+//! A second process on the same address is refused with the first one's ID, unless it is meant to take over.
 
 use std::net::SocketAddr;
 
 use crate::harness::{Proxy, address, proxy, until};
 
-/// It listens where the test says, and shows itself where nobody else does.
+/// A configuration with this listener, and an admin address of its own.
 fn text(listen: SocketAddr) -> String {
     format!("listen \"{listen}\" // $LISTEN\nzone \".\" {{ forward \"127.0.0.1:9\" }}")
 }
 
-/// The first one goes on alone: the second one would have got half of its queries.
+/// Only the first one runs: the second would get half of its queries.
 #[test]
 fn a_second_process_is_refused_with_the_first_ones_id() {
     let taken = address::fresh_socket();
@@ -22,7 +22,7 @@ fn a_second_process_is_refused_with_the_first_ones_id() {
     assert_eq!(first.get("/ready").0, 200);
 }
 
-/// The admin address of another process is not taken over either.
+/// The admin address of another process cannot be shared either.
 #[test]
 fn an_admin_address_is_not_shared() {
     let first = Proxy::start("zone \".\" { forward \"127.0.0.1:9\" }");
@@ -39,7 +39,7 @@ fn an_admin_address_is_not_shared() {
     );
 }
 
-/// Whichever comes first, and however close they are.
+/// Whichever starts first, and however close together.
 #[test]
 fn of_two_that_start_at_once_one_stays() {
     for _ in 0..5 {
@@ -62,7 +62,7 @@ fn of_two_that_start_at_once_one_stays() {
 fn an_address_is_free_when_its_process_has_ended() {
     let taken = address::fresh_socket();
     let mut first = Proxy::start(&text(taken));
-    // A connection that is closed by us lingers in the kernel.
+    // A connection that our side closes lingers in the kernel.
     drop(std::net::TcpStream::connect(taken).expect("a connection"));
     first.process.signal("TERM");
     assert!(first.process.ended().success());

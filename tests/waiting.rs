@@ -1,4 +1,4 @@
-//! Queries that wait for upstreams: how many may, who gives way when there are more, and what that leaves behind.
+//! Queries waiting for upstreams: their limit, which are displaced beyond it, and what remains.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -11,14 +11,14 @@ use crate::harness::{Message, PATIENCE, Proxy, Upstream, client, eventually, for
 const CACHED_ERROR: u16 = 13;
 const STALE_ANSWER: u16 = 3;
 
-/// Nothing comes to its end within a test but by being displaced.
+/// Timeouts so long that within a test queries end only by being displaced.
 const PATIENT: &str = "attempts 1; max-fails 0; timeout \"20s\"; deadline \"25s\"; jostle \"20s\"";
 
 fn from(number: u8) -> IpAddr {
     [127, 0, 0, number].into()
 }
 
-/// Answers every name but those with a label `silent` at once.
+/// Answers all names immediately, except those with a label `silent`.
 fn partly_silent() -> Upstream {
     Upstream::start(
         |asked| match asked.name().split('.').any(|label| label == "silent") {
@@ -28,7 +28,7 @@ fn partly_silent() -> Upstream {
     )
 }
 
-/// One client's socket; what comes back to it is nobody's concern.
+/// A client's socket; its replies are ignored.
 struct Flood(UdpSocket);
 
 impl Flood {
@@ -47,7 +47,7 @@ impl Flood {
     }
 }
 
-/// One client asks for far more names that nobody answers than may be under way: everybody else is answered as ever.
+/// One client asks for far more silent names than may wait: all other clients are answered as before.
 #[test]
 fn a_client_that_asks_for_silent_names_keeps_nobody_out() {
     let upstream = partly_silent();
@@ -58,7 +58,7 @@ fn a_client_that_asks_for_silent_names_keeps_nobody_out() {
     let flood = Flood::from(from(2), proxy.address);
     for round in 0..30 {
         for number in 0..20 {
-            // Each a name that somebody may have registered by itself.
+            // Each in a different domain, as if registered separately.
             flood.ask(&format!("silent.n{number}-{round}.example"));
         }
         let calm = Message::query(&format!("www{round}.example"), "A").edns(1232);
@@ -73,7 +73,7 @@ fn a_client_that_asks_for_silent_names_keeps_nobody_out() {
     assert!(metrics.sum("dnsweir_forward_rejects_total", &[("zone", ".")]) > 0.0);
 }
 
-/// Many clients ask for names of one zone that nobody answers: other zones' names are answered as ever.
+/// Many clients ask for silent names of one zone: names of other zones are answered as before.
 #[test]
 fn a_silent_zone_keeps_no_other_out() {
     let upstream = partly_silent();
@@ -90,13 +90,13 @@ fn a_silent_zone_keeps_no_other_out() {
         }
         let calm = Message::query(&format!("www.calm{round}.example"), "A");
         let calm = calm.edns(1232);
-        // One that asks for the silent zone as much as anybody.
+        // A client that also asks for the silent zone.
         let answer = ask_from(from(10 + round), proxy.address, &calm);
         assert_eq!(answer.rcode(), "NOERROR", "{answer}");
     }
 }
 
-/// RFC 9520 section 2: that there was no room to ask is no failure of the name's resolution, and is not kept.
+/// RFC 9520 section 2: a lack of room is not a resolution failure of the name, and is not cached.
 #[test]
 fn what_was_turned_away_is_not_remembered_as_failed() {
     let gate = Gate::default();
@@ -127,7 +127,8 @@ fn what_was_turned_away_is_not_remembered_as_failed() {
     proxy.await_metric("dnsweir_cache_entries", &[("type", "failure")], 0.0);
 }
 
-/// A few silent names, asked for over and over: so many queries wait and no more, whoever else asks is answered.
+/// A few silent names, asked for repeatedly: a limited number of queries wait, and other clients are
+/// answered.
 #[test]
 fn queries_that_wait_are_bounded() {
     const WAITING: usize = 64;
@@ -146,9 +147,9 @@ fn queries_that_wait_are_bounded() {
         let calm = Message::query(&format!("www{round}.example"), "A");
         assert_eq!(ask_from(from(3), proxy.address, &calm).rcode(), "NOERROR");
     }
-    // As long as they wait they ask once for each name.
+    // While they wait, there is one upstream query per name.
     assert!((0..20).all(|number| upstream.count(&format!("n{number}.silent.example")) >= 1));
-    // The last of them may still be in the socket.
+    // The last of them may still be in the socket buffer.
     until("the others to be turned away", || {
         let metrics = proxy.metrics();
         let gone = metrics.sum("dnsweir_waiting_rejects_total", &[])
@@ -157,14 +158,14 @@ fn queries_that_wait_are_bounded() {
     });
 }
 
-/// Each takes no more memory than the ceiling of the process's memory reckons with.
+/// A waiting query takes no more memory than the process's memory ceiling assumes.
 #[test]
 fn queries_that_wait_take_the_memory_that_is_reckoned_with() {
     if !needs(&[RELEASE]) {
         return;
     }
     const WAITING: usize = 8192;
-    /// `serve::WAITING_OCTETS`; these tests know the proxy from outside.
+    /// `serve::WAITING_OCTETS`; these tests see the proxy only from outside.
     const OCTETS: usize = 2688;
     let upstream = Upstream::start(|_| Reply::Silence);
     let proxy = Proxy::start(&format!(
@@ -173,7 +174,7 @@ fn queries_that_wait_take_the_memory_that_is_reckoned_with() {
         upstream.address
     ));
     let flood = Flood::from(from(2), proxy.address);
-    // Names as long as they come.
+    // Names of maximum length.
     let long = format!("{0}.{0}.{0}", "n".repeat(60));
     flood.ask(&format!("0.{long}"));
     upstream.await_count(&format!("0.{long}"), 1);
@@ -193,7 +194,7 @@ fn queries_that_wait_take_the_memory_that_is_reckoned_with() {
     assert!(each <= OCTETS, "{each}");
 }
 
-/// Octets of memory that the proxy's process has.
+/// The resident memory of the proxy in bytes.
 fn resident(proxy: &Proxy) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.process.id()));
     let status = status.expect("the proxy's status");
@@ -205,7 +206,7 @@ fn resident(proxy: &Proxy) -> usize {
     kilobytes * 1024
 }
 
-/// Who cannot wait gets something stale, if there is something.
+/// A query that cannot wait gets a stale answer, if there is one.
 #[test]
 fn who_cannot_wait_gets_a_stale_answer() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
@@ -235,7 +236,7 @@ fn who_cannot_wait_gets_a_stale_answer() {
     assert!(proxy.metrics().sum("dnsweir_cache_stale_total", &[]) >= 1.0);
 }
 
-/// Whoever asked first may be let go: the upstream's answer still comes to those who waited with it.
+/// The first query for a name may be displaced: those that wait with it still get the upstream's answer.
 #[test]
 fn an_answer_comes_although_the_first_to_ask_is_gone() {
     let gate = Gate::default();
@@ -260,7 +261,7 @@ fn an_answer_comes_although_the_first_to_ask_is_gone() {
     calm.send(&Message::query("www.example", "A").encode())
         .expect("a sent query");
     proxy.await_metric("dnsweir_cache_coalesced_total", &[], 1.0);
-    // Its oldest query goes when another client needs the room.
+    // Its oldest query is displaced when another client needs room.
     for number in 0..14 {
         greedy.ask(&format!("n{number}.example"));
     }

@@ -9,12 +9,12 @@ use crate::harness::registry::{CONFIG, LAYER, Registry, TOOLS};
 use crate::harness::sigstore::{BUNDLE, Signing, Sigstore};
 use crate::harness::{Proxy, Upstream, needs, until};
 
-/// Puts a build of the filter there, and returns its digest.
+/// Puts a build of the filter into the registry, and returns its digest.
 fn put(registry: &Registry, number: u32) -> String {
     registry.put("team/chain", "1", CONFIG, &[(LAYER, &build(number))])
 }
 
-/// Has somebody sign it.
+/// Attaches a signature.
 fn sign(registry: &Registry, sigstore: &Sigstore, signing: Signing<'_>) {
     let bundle = sigstore.bundle(&signing).to_string();
     registry.attach("team/chain", signing.digest, &bundle, Some(BUNDLE));
@@ -41,14 +41,14 @@ fn text(registry: &Registry, root: &Path, upstream: &Upstream) -> String {
     )
 }
 
-/// What `filter verify` is told.
+/// The arguments of `filter verify`.
 fn verify<'a>(reference: &'a str, root: &'a str, subject: &'a str) -> [&'a str; 9] {
     let issuer = Signing::default().issuer;
     let [a, b, c, d, e, f] = ["--trust-root", root, "--subject", subject, "--issuer", issuer];
     ["filter", "verify", reference, a, b, c, d, e, f]
 }
 
-/// Verified, run and swapped if it is by the identity that is configured; whoever else signs changes nothing.
+/// A filter signed by the configured identity is verified, run and swapped; other signatures change nothing.
 #[test]
 fn an_identity_signs_a_filter() {
     if !needs(TOOLS) {
@@ -103,7 +103,7 @@ fn an_identity_signs_a_filter() {
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
 }
 
-/// What an index says of a bundle may be missing, or be the type of its configuration, as libraries of cosign's have written it.
+/// An index may lack a bundle's type, or have that of its configuration, as some cosign libraries write it.
 #[test]
 fn a_bundle_is_known_by_its_manifest() {
     if !needs(TOOLS) {

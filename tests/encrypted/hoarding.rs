@@ -1,4 +1,4 @@
-//! Clients over HTTPS and QUIC that hold what they are given, or do not say all that they began to say.
+//! Clients over HTTPS and QUIC that do not take their replies, or do not finish their requests.
 
 use std::net::SocketAddr;
 
@@ -9,10 +9,10 @@ use crate::harness::encrypted::{TlsClient, first_datagram, frame, post, preface,
 use crate::harness::upstream::Reply;
 use crate::harness::{Message, Proxy, Upstream, address, flags, until};
 
-/// Requests of one connection.
+/// Requests per connection.
 const REQUESTS: u32 = 90;
 
-/// Connections of the client that holds much.
+/// Connections of the greedy client.
 const CONNECTIONS: usize = 20;
 
 /// A proxy with listeners for HTTPS and QUIC at one address.
@@ -50,15 +50,15 @@ impl Secured {
         }
     }
 
-    /// A connection with so many requests, and after each `body`; it has all been looked at.
+    /// A connection with many requests, each followed by `body`; all have been processed.
     fn posts(&self, body: impl Fn(u32) -> Vec<u8>) -> TlsClient {
         let config = trusting_for(&self.authority, &["h2"]);
         let mut client = TlsClient::connect(self.address, NAME, config);
-        // SETTINGS_INITIAL_WINDOW_SIZE is 0: nothing may be sent of any reply.
+        // SETTINGS_INITIAL_WINDOW_SIZE is 0: the server may not send any reply.
         client.write(&preface(&[0, 4, 0, 0, 0, 0]));
         for number in 0..REQUESTS {
             let stream = 2 * number + 1;
-            // It may be closed meanwhile.
+            // The server may have closed the connection already.
             let _ = client.try_write(&[post(stream), body(stream)].concat());
         }
         client
@@ -70,8 +70,8 @@ impl Secured {
     }
 }
 
-/// All answers together would be 106 MB. Those of one client are not made before it has taken others, and nothing is kept for
-/// connections that were closed.
+/// All answers together would be 106 MB. A client's answers are not generated before it has taken earlier
+/// ones, and closed connections hold nothing.
 #[test]
 fn answers_that_nobody_takes_hold_bounded_memory() {
     let secured = Secured::start("tcp-memory \"2MiB\"");
@@ -102,11 +102,11 @@ fn answers_that_nobody_takes_hold_bounded_memory() {
     secured.proxy.await_metric("dnsweir_tcp_bytes", &[], 0.0);
 }
 
-/// A request holds what came of it. Where that is nothing, nobody is closed for it.
+/// A request counts with the bytes that have arrived. If there are none, no connection is closed for it.
 #[test]
 fn bodies_that_do_not_come_displace_nobody() {
     let secured = Secured::start("tcp-memory \"1MiB\"; tcp-read \"1m\"");
-    // More than any one of the others holds.
+    // More than any of the other connections holds.
     let mut calm = Stream::connect_from([127, 1, 2, 3].into(), secured.proxy.address);
     let query = client::frame(&Message::query("www.example", "A").encode());
     calm.write(&query[..query.len() - 1]);
@@ -124,7 +124,7 @@ fn bodies_that_do_not_come_displace_nobody() {
     assert_eq!(open.len(), CONNECTIONS);
 }
 
-/// Anybody can write anybody's address on a first datagram.
+/// The source address of a first datagram may be forged.
 #[test]
 fn forged_first_datagrams_close_nobodys_connections() {
     let secured = Secured::start("tcp-connections-per-client 4; tcp-connections 8; tcp-read \"1m\"");
@@ -136,7 +136,7 @@ fn forged_first_datagrams_close_nobodys_connections() {
         let datagram = first_datagram(&config, NAME, number);
         socket.send(&datagram).expect("a datagram");
     }
-    // Some shake hands; of all others it is asked to show the address.
+    // Some complete the handshake; all others must first prove their address.
     let handshakes = |outcome| {
         let metrics = secured.proxy.metrics();
         metrics.sum("dnsweir_tls_handshakes_total", &[("outcome", outcome)])
@@ -148,14 +148,14 @@ fn forged_first_datagrams_close_nobodys_connections() {
     assert_eq!(secured.proxy.metrics().sum("dnsweir_tcp_connections", &[]), 1.0);
 }
 
-/// A line of a dependency for each frame would be 20 000 lines for 340 KB.
+/// One line of a dependency's log per frame would be 20 000 lines for 340 KB.
 #[test]
 fn frames_that_nobody_asked_for_write_few_lines() {
     const FRAMES: usize = 20_000;
     let secured = Secured::start("");
     let mut client = TlsClient::connect(secured.address, NAME, trusting_for(&secured.authority, &["h2"]));
     client.write(&preface(&[]));
-    // PING frames with ACK that nobody has sent (RFC 9113 section 6.7).
+    // PING frames with ACK without a PING before (RFC 9113 section 6.7).
     let _ = client.try_write(&frame(6, 1, 0, b"anything").repeat(FRAMES));
     let _ = client.try_write(&frame(6, 0, 0, b"all read"));
     client.read_until(&frame(6, 1, 0, b"all read"));

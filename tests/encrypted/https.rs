@@ -48,7 +48,7 @@ impl Secured {
         format!("https://{NAME}:{}{path}", self.address.port())
     }
 
-    /// curl, which finds the server and trusts its authority.
+    /// The output of curl, which can reach the server and trusts its authority.
     fn curl(&self, more: &[&str]) -> String {
         let resolve = format!("{NAME}:{}:{}", self.address.port(), self.address.ip());
         let mut command: Command = tools::command("curl");
@@ -67,7 +67,7 @@ impl Secured {
         self.proxy.metrics().sum(name, labels)
     }
 
-    /// Whether somebody who has nothing to do with it is answered.
+    /// Whether an uninvolved client is answered.
     fn works(&self) -> bool {
         let mut client = self.client(&["http/1.1"]);
         client.write(b"GET /dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlAAABAAE HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
@@ -156,7 +156,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_status() {
         ("400", vec![secured.url("/dns-query?dns=AAAA")]),
         ("415", vec!["--data-binary".into(), "x".into(), dns.clone()]),
         ("405", vec!["-X".into(), "PUT".into(), dns.clone()]),
-        // RFC 9112 section 3.2: once, and not twice or never.
+        // RFC 9112 section 3.2: exactly one Host header.
         (
             "400",
             vec!["--http1.1".into(), "-H".into(), "Host:".into(), asked.clone()],
@@ -200,7 +200,7 @@ fn the_same_may_be_written_in_other_ways() {
             "{answered}"
         );
     }
-    // An octet of the query in percent-encoding: `AA` is `%41A`.
+    // With percent-encoding: `AA` is `%41A`.
     let encoded = "?dns=%41AABAAABAAAAAAAAA3d3dwdleGFtcGxlAAABAAE";
     for version in ["--http1.1", "--http2"] {
         let url = secured.url(&format!("/dns-query{encoded}"));
@@ -235,12 +235,13 @@ fn kdig_asks_over_https() {
     }
 }
 
-/// RFC 9113 section 10.5: who opens and resets streams, or sends a header without end, gets no more than a connection's work.
+/// RFC 9113 section 10.5: opening and resetting streams, or endless headers, cost no more than one
+/// connection.
 #[test]
 fn floods_of_http_cost_one_connection() {
     let secured = Secured::start("");
     let preface = preface(&[]);
-    // GET https / of no authority, END_STREAM and END_HEADERS.
+    // GET https / without authority, with END_STREAM and END_HEADERS.
     let request = [0x82, 0x87, 0x84];
     let resets: Vec<u8> = (0..2000_u32)
         .flat_map(|number| {
@@ -251,7 +252,7 @@ fn floods_of_http_cost_one_connection() {
         })
         .flatten()
         .collect();
-    // A header whose continuation never ends: literals that are not indexed.
+    // A header block with endless continuations: literals that are not indexed.
     let literal = [
         &[0x00, 0x7f, 0x81, 0x07][..],
         &[b'a'; 256],
@@ -267,7 +268,7 @@ fn floods_of_http_cost_one_connection() {
         let mut client = secured.client(&["h2"]);
         let _ = client.try_write(&preface);
         let _ = client.try_write(&flood);
-        // It ends by a GOAWAY frame or less; a flood that is taken whole would leave it open.
+        // It ends with a GOAWAY frame or less; if the flood were processed, it would stay open.
         client.read_to_end();
         assert!(secured.works());
     }
@@ -276,7 +277,7 @@ fn floods_of_http_cost_one_connection() {
     });
 }
 
-/// A body that does not come, a request that is never whole, a connection on which nothing happens.
+/// A body that does not arrive, an incomplete request, an idle connection.
 #[test]
 fn slow_clients_are_let_go() {
     let secured = Secured::start("tcp-read \"300ms\"; tcp-idle \"300ms\"; tcp-write \"300ms\"");
@@ -300,7 +301,7 @@ fn slow_clients_are_let_go() {
     });
 }
 
-/// What one dnsweir asks another.
+/// dnsweir as an upstream of dnsweir.
 #[test]
 fn an_upstream_is_asked_over_https() {
     let secured = Secured::start("");
@@ -331,7 +332,7 @@ fn an_upstream_is_asked_over_https() {
         // One for the probes, one for all queries.
         assert!(metrics.sum("dnsweir_forward_tls_handshakes_total", &[("to", &to)]) <= 3.0);
     }
-    // What is no server of DNS over HTTPS says so by its status.
+    // A server without DNS over HTTPS is recognized by its status.
     let text = format!(
         "zone \".\" {{ forward \"https://{}/other\" {{ tls {{ ca \"{}\" }}; {ONCE} }} }}",
         named(secured.address, NAME),

@@ -1,4 +1,4 @@
-//! Clients that ask over TLS.
+//! Clients over TLS.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::encrypted::{TlsClient, trusting};
 use crate::harness::{Message, Proxy, Upstream, address, needs, until};
 
-/// A proxy with a listener for TLS, and what its certificate is from.
+/// A proxy with a TLS listener, and its certificate authority.
 struct Secured {
     proxy: Proxy,
     address: SocketAddr,
@@ -47,7 +47,7 @@ impl Secured {
         }
     }
 
-    /// kdig's view of who answers, over TLS: whether it is content, and what it says.
+    /// kdig over TLS: whether it succeeds, and its output.
     fn over_tls(&self, name: &str, more: &[&str]) -> (bool, String) {
         let done = kdig(self.address, &self.ca, name, &["+tls"])
             .args(["www.example", "A"])
@@ -94,7 +94,7 @@ fn kdig_asks_over_tls() {
             "{said}"
         );
     }
-    // RFC 8467 section 4.1: what kdig sends with padding comes back in a block of 468 octets.
+    // RFC 8467 section 4.1: the reply to a padded query is padded to 468 octets.
     let (_, said) = secured.over_tls(NAME, &["+padding"]);
     assert!(said.contains("Received 468 B"), "{said}");
     assert_eq!(secured.sum("dnsweir_requests_total", &[("proto", "tls")]), 3.0);
@@ -103,7 +103,7 @@ fn kdig_asks_over_tls() {
         secured.sum("dnsweir_listen_certificate_expiry_timestamp_seconds", &[]),
         3_471_292_800.0
     );
-    // The others are as they were.
+    // Other listeners are not affected.
     assert_eq!(secured.proxy.query("www.example", "A").answers().len(), 1);
 }
 
@@ -120,10 +120,10 @@ fn clients_refuse_a_certificate_that_is_not_right() {
     let authority = Authority::new();
     let expired = authority.issue_between(&[NAME], 2020, 2021);
     refused(Secured::start_with(authority, &expired, "").over_tls(NAME, &[]));
-    // An authority that the client does not know.
+    // An authority unknown to the client.
     std::fs::write(&secured.ca, Authority::new().pem()).expect("a file");
     refused(secured.over_tls(NAME, &[]));
-    // Whoever says why is counted, who does not is gone.
+    // A client that sends an alert is counted, one that just closes is not.
     until("the connections to end", || {
         secured.sum("dnsweir_tcp_connections", &[]) == 0.0
     });
@@ -149,14 +149,14 @@ fn sessions_are_resumed_and_queries_pipelined() {
         assert_eq!(ids, [0; 0]);
         assert_eq!(client.is_resumed(), round == 1);
     }
-    // Who sends no OPT gets none, and so no padding (RFC 7830 section 4).
+    // A client without OPT gets no OPT, and so no padding (RFC 7830 section 4).
     let mut client = secured.client();
     client.send(&[Message::query("www.example", "A")]);
     let (octets, answer) = client.receive().expect("an answer");
     assert!(octets < 100 && answer.edns.is_none());
 }
 
-/// A new pair is taken without a restart; what is no pair leaves the old one, and is reported.
+/// A new pair is loaded without a restart; an invalid one is reported and keeps the old pair.
 #[test]
 fn certificates_are_reloaded_when_their_files_change() {
     let secured = Secured::start("");
@@ -188,7 +188,7 @@ fn certificates_are_reloaded_when_their_files_change() {
         .write(folder, "server");
     until("the new certificate", || shown(expires(2079)));
     assert!(works());
-    // Connections that were there stay.
+    // Existing connections stay open.
     old.send(&[Message::query("www.example", "A")]);
     assert!(old.receive().is_some());
 }
@@ -207,13 +207,13 @@ fn mismatch(folder: &Path) {
     std::fs::write(folder.join("server.key"), authority.issue(&[NAME]).key_pem).expect("a file");
 }
 
-/// Those who do not come to the end of a handshake have `tcp-read` for it, however many octets come between.
+/// An unfinished handshake ends after `tcp-read`, even if bytes keep arriving.
 #[test]
 fn handshakes_that_do_not_end_are_given_up() {
     let secured = Secured::start("tcp-read \"300ms\"; tcp-idle \"1m\"");
     let silent = TcpStream::connect(secured.address).expect("a connection");
     let mut half = TcpStream::connect(secured.address).expect("a connection");
-    // A record that says it is a handshake of 16 KiB, and a part of it.
+    // A record that announces a handshake of 16 KiB, and a part of it.
     half.write_all(&[0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc])
         .expect("a write");
     let mut garbage = TcpStream::connect(secured.address).expect("a connection");
@@ -226,7 +226,7 @@ fn handshakes_that_do_not_end_are_given_up() {
     drop((silent, half, garbage));
 }
 
-/// Connections that never finish a handshake keep nobody out: the one that has been quiet longest makes room.
+/// Connections that never finish a handshake block nobody: the longest idle one makes room.
 #[test]
 fn idle_handshakes_keep_nobody_out() {
     let secured = Secured::start("tcp-connections 8; tcp-read \"1m\"; tcp-idle \"1m\"");
@@ -241,7 +241,7 @@ fn idle_handshakes_keep_nobody_out() {
     drop(idle);
 }
 
-/// What is no query ends the conversation, and an idle client is let go, as over TCP.
+/// An invalid query ends the connection, and an idle client is disconnected, as over TCP.
 #[test]
 fn the_bounds_of_tcp_hold() {
     let secured = Secured::start("tcp-idle \"300ms\"");
@@ -252,14 +252,14 @@ fn the_bounds_of_tcp_hold() {
     client.send(&[Message::query("www.example", "A")]);
     assert!(client.receive().is_some());
     assert!(client.receive().is_none(), "idle for too long");
-    // The client knows first.
+    // The client notices first.
     until("both ends to be counted", || {
         secured.sum("dnsweir_tcp_closed_total", &[("reason", "idle")]) >= 1.0
             && secured.sum("dnsweir_tcp_closed_total", &[("reason", "malformed")]) >= 1.0
     });
 }
 
-/// RFC 9462 section 4: where clients that ask in clear text can ask so that nobody reads it.
+/// RFC 9462 section 4: discovery of encrypted listeners by clients that ask unencrypted.
 #[test]
 fn clients_are_told_where_to_ask_encrypted() {
     let secured = Secured::start("");
@@ -282,7 +282,7 @@ fn clients_are_told_where_to_ask_encrypted() {
         &v4.ip().octets(),
     ];
     assert_eq!(record.data, expected.concat());
-    // Nothing else is there, and nothing at all where nobody listens so.
+    // There is nothing else, and nothing at all without encrypted listeners.
     assert_eq!(secured.proxy.query("_dns.resolver.arpa", "A").answers().len(), 0);
     assert_eq!(secured.proxy.query("resolver.arpa", "TYPE64").answers().len(), 0);
     let plain = Proxy::start("zone \".\" { forward \"192.0.2.1\" }");

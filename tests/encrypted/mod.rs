@@ -1,4 +1,4 @@
-//! What nobody on the way can read: upstreams that are asked so, and clients that ask so.
+//! Encrypted transports: upstreams and clients.
 
 mod hoarding;
 mod https;
@@ -16,24 +16,25 @@ use crate::harness::tools;
 
 const NAME: &str = "dns.example";
 
-/// A folder for files of certificates.
+/// A folder for certificate files.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// The authority's file in a folder.
+/// Writes the authority's file into a folder, and returns its path.
 fn authority_in(folder: &Path, authority: &Authority) -> String {
     let path = folder.join("ca.pem");
     std::fs::write(&path, authority.pem()).expect("a file");
     path.display().to_string()
 }
 
-/// A server at an address that should have this name, behind a scheme.
+/// A server's address with its expected name, to go after a scheme.
 fn named(address: SocketAddr, name: &str) -> String {
     format!("{}%{name}:{}", address.ip(), address.port())
 }
 
-/// kdig before a server whose certificate is to be the authority's and for this name, with these options in front.
+/// kdig for a server whose certificate must be from this authority and for this name, with these options
+/// first.
 fn kdig(server: SocketAddr, ca: &str, name: &str, options: &[&str]) -> Command {
     let mut command = tools::command("kdig");
     command.arg(format!("@{}", server.ip()));

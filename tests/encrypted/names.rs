@@ -1,4 +1,4 @@
-//! The name that a client asked for in TLS, as filters see it.
+//! The TLS server name, as filters see it.
 
 use super::{NAME, authority_in, folder, named};
 use crate::harness::certificates::Authority;
@@ -31,7 +31,7 @@ fn filters_know_the_name_that_a_client_asked_for() {
         let line = proxy.process.printed(scheme, |line| line.starts_with(&start));
         assert!(line.ends_with(&format!(" as {NAME}")), "{line}");
     }
-    // What takes in queries of connections is shared by all of them.
+    // All listeners for connections share the same code.
     let _ = proxy.connect().ask(&Message::query("shown-tcp.example", "A"));
     let line = proxy
         .process

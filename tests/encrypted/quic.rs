@@ -40,14 +40,14 @@ impl Secured {
     }
 }
 
-/// A proxy whose only upstream is asked over QUIC.
+/// A proxy with a single upstream over QUIC.
 fn asking(to: &str, tls: &str, options: &str) -> Proxy {
     Proxy::start(&format!(
         "workers 1\nzone \"example\" {{ forward \"quic://{to}\" {{ tls {{ {tls} }}\n{options}\n{ONCE} }} }}"
     ))
 }
 
-/// They are of different protocols: 853 of UDP and of TCP.
+/// They use different protocols: port 853 of UDP and of TCP.
 #[test]
 fn quic_and_tls_share_an_address() {
     if !needs(&["kdig"]) {
@@ -64,11 +64,11 @@ fn quic_and_tls_share_an_address() {
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
     let metrics = secured.proxy.metrics();
     let requests = |proto| metrics.sum("dnsweir_requests_total", &[("proto", proto)]);
-    // Probes ask over QUIC, too.
+    // Probes use QUIC, too.
     assert!(requests("tls") == 1.0 && requests("quic") >= 1.0);
 }
 
-/// What one dnsweir asks another.
+/// dnsweir as an upstream of dnsweir.
 #[test]
 fn an_upstream_is_asked_over_quic() {
     let (folder, authority) = (folder(), Authority::new());
@@ -88,7 +88,7 @@ fn an_upstream_is_asked_over_quic() {
     // One each for the probes, one for all queries.
     assert!(metrics.sum("dnsweir_forward_tls_handshakes_total", &[("to", &to)]) <= 3.0);
     let expiry = "dnsweir_forward_certificate_expiry_timestamp_seconds";
-    // The first of January 2080.
+    // 1 January 2080.
     assert_eq!(metrics.sum(expiry, &[("to", &to)]), 3_471_292_800.0);
     assert_eq!(secured.upstream.count("www.example"), 1, "the rest was cached");
 }
@@ -114,7 +114,7 @@ fn whoever_is_not_who_they_should_be_is_not_asked_over_quic() {
     }
 }
 
-/// A connection on which nothing happens is closed by either end, and the next query has another one.
+/// Either end closes an idle connection, and the next query opens a new one.
 #[test]
 fn idle_connections_end() {
     let (folder, authority) = (folder(), Authority::new());
@@ -134,7 +134,7 @@ fn idle_connections_end() {
     }
 }
 
-/// Datagrams that are not QUIC, and first ones of connections that do not go on, keep nobody out.
+/// Datagrams that are not QUIC, and handshakes that stop after the first, block nobody.
 #[test]
 fn noise_keeps_nobody_out() {
     let (folder, authority) = (folder(), Authority::new());
@@ -142,7 +142,7 @@ fn noise_keeps_nobody_out() {
     let secured = Secured::start(&authority.issue(&[NAME]), "tcp-connections 8; tcp-read \"300ms\"");
     let socket = client::socket(secured.address);
     for number in 0..2000_usize {
-        // A long header of version 1, of an Initial packet that nobody has encrypted (RFC 9000 section 17.2.2).
+        // A long header of version 1, of an unencrypted Initial packet (RFC 9000 section 17.2.2).
         let mut octets = vec![0xc3, 0, 0, 0, 1, 8];
         octets.extend((0..8).map(|at| (number >> at) as u8));
         octets.extend([0, 0, 0x44, 0x90]);
@@ -155,7 +155,7 @@ fn noise_keeps_nobody_out() {
     assert!(secured.proxy.metrics().sum("dnsweir_tcp_connections", &[]) <= 8.0);
 }
 
-/// One who has nothing in common with us, but what the specifications say.
+/// A client that shares nothing with this implementation but the specifications.
 #[test]
 fn a_client_of_another_make_asks_over_quic() {
     if !needs(&["go"]) {
@@ -187,11 +187,11 @@ fn a_client_of_another_make_asks_over_quic() {
     );
     assert!(text.contains("group X25519MLKEM768\n"), "{text}");
     assert_eq!(secured.upstream.count("www.example"), 1, "the second was cached");
-    // It knows whom it asks.
+    // It verifies the server's name.
     assert!(!asks("other.example").status.success());
 }
 
-/// Its server of DNS over QUIC.
+/// CoreDNS's server for DNS over QUIC.
 mod coredns {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Upstreams that are asked over TLS.
+//! Upstreams over TLS.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -8,7 +8,7 @@ use crate::harness::encrypted::TlsFront;
 use crate::harness::servers::unbound_over;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs, until};
 
-/// The same over TLS.
+/// The same address with the TLS scheme.
 fn named(address: SocketAddr, name: &str) -> String {
     format!("tls://{}", super::named(address, name))
 }
@@ -17,7 +17,7 @@ fn www() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// A zone whose only upstream is this one, with these words in `tls`.
+/// A zone with only this upstream, with these options in `tls`.
 fn forward(upstream: &str, tls: &str) -> String {
     format!("zone \".\" {{ forward \"{upstream}\" {{ tls {{ {tls} }}; {ONCE} }} }}")
 }
@@ -42,7 +42,7 @@ fn unbound_is_asked_over_tls_and_sessions_are_resumed() {
     );
     assert_eq!(server.queries("www.example"), 1);
     let to = address.to_string();
-    // The probe at the start has a connection of its own.
+    // The probe at startup uses a separate connection.
     let metrics = proxy.metrics();
     assert!(
         metrics.sum(
@@ -55,11 +55,11 @@ fn unbound_is_asked_over_tls_and_sessions_are_resumed() {
             "dnsweir_forward_certificate_expiry_timestamp_seconds",
             &[("to", &to)]
         ),
-        // The first of January 2080.
+        // 1 January 2080.
         3_471_292_800.0
     );
     assert!(metrics.sum("dnsweir_forward_requests_total", &[("to", &to), ("proto", "tls")]) >= 1.0);
-    // Closed when idle, the connection is made anew for the next question, and goes on with the session.
+    // An idle connection is closed; the next query opens a new one and resumes the session.
     crate::harness::until("a session to be resumed", || {
         proxy.query(&format!("{}.example", rand_label()), "A");
         let resumed = [("to", &*to), ("resumed", "true")];
@@ -70,15 +70,15 @@ fn unbound_is_asked_over_tls_and_sessions_are_resumed() {
     });
 }
 
-/// A label that was not asked for before.
+/// A label that has not been asked for before.
 fn rand_label() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("n{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Why TLS does not come about: the certificate, the name that is written, words of `tls`, the reason in metrics, and what is
-/// logged.
+/// Reasons for TLS to fail: the certificate, the configured name, options of `tls`, the reason in the
+/// metrics, and the log message.
 pub(super) type Refusal = (
     Certificate,
     Option<&'static str>,
@@ -182,7 +182,7 @@ fn a_pinned_key_needs_no_authority() {
     let wrong = "pin \"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"";
     let proxy = Proxy::start(&forward(&to, wrong));
     assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL");
-    // The log says which key it is instead.
+    // The log names the key that was found.
     let line = proxy.process.logged("none of those pinned but ");
     let start = line.find("but sha256/").expect("a key") + "but ".len();
     let pin: String = line[start..]
@@ -221,7 +221,7 @@ fn an_upstream_may_want_to_know_who_asks() {
     );
 }
 
-/// RFC 8467 section 4.1: blocks of 128 octets, so that the length of a name cannot be seen.
+/// RFC 8467 section 4.1: queries are padded to 128 octets, which hides the length of a name.
 #[test]
 fn queries_are_padded_and_clients_do_not_see_it() {
     let (folder, authority) = (folder(), Authority::new());
@@ -242,7 +242,7 @@ fn queries_are_padded_and_clients_do_not_see_it() {
         assert_eq!(answer.answers().len(), 1);
         assert_eq!(answer.find_option(12), None, "{name}");
         let sent = front.queries();
-        // Probes carry nothing that a length could tell.
+        // Probes contain nothing that their length could reveal.
         let is_ours = |octets: &&Vec<u8>| {
             Message::decode(octets).is_ok_and(|read| read.questions[0].name == format!("{name}."))
         };
@@ -258,7 +258,7 @@ fn queries_are_padded_and_clients_do_not_see_it() {
     }
 }
 
-/// The rest of the attempt's time is all that a handshake has, and the next upstream is asked.
+/// A handshake may take only the rest of the attempt's time; then the next upstream is tried.
 #[test]
 fn a_handshake_that_hangs_costs_one_attempt() {
     let (folder, authority) = (folder(), Authority::new());
@@ -279,13 +279,14 @@ fn a_handshake_that_hangs_costs_one_attempt() {
         ["www.example. A 192.0.2.1"]
     );
     assert_eq!(upstream.count("www.example"), 1);
-    // One that speaks something else fails at once.
+    // A server with another protocol fails immediately.
     proxy.reload(&forward(&named(upstream.address, NAME), &format!("ca \"{ca}\"")));
     assert_eq!(proxy.query("other.example", "A").rcode(), "SERVFAIL");
     drop(silent);
 }
 
-/// Whom its addresses are asked of is in the configuration. What was missing when that was read is there as soon as it is known.
+/// The configuration says which server resolves its name. An upstream not resolved at the start is used once
+/// it is.
 #[test]
 fn an_upstream_by_its_name_alone_is_found_and_asked() {
     let (folder, authority, www) = (folder(), Authority::new(), www());
@@ -315,7 +316,7 @@ fn an_upstream_by_its_name_alone_is_found_and_asked() {
     assert!(!unknown());
     let asked = server.count(NAME);
     assert!(asked >= 2, "for both families: {asked}");
-    // What is known stays when nobody can be asked any more, and over a reload.
+    // Known addresses stay when the resolver is down, and across a reload.
     server.stop();
     proxy.reload(&format!("zone \".\" {{ cache; {zone} }}"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `big-block-list`: one list for all workers, and lists that take each other's place.
+//! `big-block-list`: one list for all workers, and lists that replace each other.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::{anything, configured, documented, start, upstream_says};
 use crate::harness::{Proxy, Upstream, proxy, until};
 
-/// Octets of a large list, about.
+/// The approximate size of a large list in bytes.
 const LARGE: u64 = 100 << 20;
 
-/// A list of this version with so many octets, sorted, as a download that is moved into its place.
+/// Writes a sorted list of this version and size, and moves it into place as a download would be.
 fn write(file: &Path, version: &str, octets: u64) {
     let new = file.with_extension("new");
     let mut list = BufWriter::new(File::create(&new).expect("a list"));
@@ -52,7 +52,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
         proxy.query("www.example", "A").answers(),
         upstream_says("www.example")
     );
-    // It is too large for what is allowed, and the old one stays.
+    // It exceeds the limit, and the old one stays.
     let large = folder.path().join("large");
     File::create(&large)
         .and_then(|file| file.set_len(1 << 30))
@@ -64,7 +64,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
     assert_eq!(reason(&proxy, "track.example"), "tracker");
 }
 
-/// The largest that a figure becomes until it is told to stop.
+/// The largest value of a figure until told to stop.
 fn largest(figure: impl Fn() -> f64, stop: &AtomicBool) -> f64 {
     let mut largest: f64 = 0.0;
     while !stop.load(Ordering::Relaxed) {
@@ -74,7 +74,7 @@ fn largest(figure: impl Fn() -> f64, stop: &AtomicBool) -> f64 {
     largest
 }
 
-/// Whether workers, generations and instances share it is seen in what the process has of memory that can be shared.
+/// Whether workers, generations and instances share the list shows in the process's shareable memory.
 #[test]
 fn a_large_list_is_there_once_and_is_replaced_without_a_lost_query() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -91,7 +91,7 @@ fn a_large_list_is_there_once_and_is_replaced_without_a_lost_query() {
     let proxy = Proxy::start(&text(""));
     let shared = || proxy.process.memory("RssShmem") as f64 / LARGE as f64;
     assert!((0.95..1.1).contains(&shared()), "{} times", shared());
-    // Something else changes, and the filter with it.
+    // Something else changes, and then the filter's own section.
     proxy.reload(&text("local-zones"));
     proxy.reload(&text("local-zones").replace("time=\"1s\"", "time=\"900ms\""));
     assert!((0.95..1.1).contains(&shared()), "{} times", shared());
@@ -135,7 +135,7 @@ fn a_large_list_is_there_once_and_is_replaced_without_a_lost_query() {
     assert!((1.9..2.1).contains(&most), "{most} times");
 }
 
-/// A list that is written in its place is taken when it is whole.
+/// A list that is written in place is loaded only once it is complete.
 #[test]
 fn half_a_list_is_not_taken() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -149,7 +149,7 @@ fn half_a_list_is_not_taken() {
     for line in ["a.test v1\n", "b.te"] {
         slow.write_all(line.as_bytes()).expect("a list");
         slow.sync_all().expect("a list");
-        // Much longer than files have to be quiet.
+        // Much longer than files must be unchanged.
         let end = Instant::now() + Duration::from_millis(500);
         while Instant::now() < end {
             assert_eq!(reason(&proxy, "b.test"), "v0");
@@ -161,7 +161,7 @@ fn half_a_list_is_not_taken() {
     until("the list to be in force", || reason(&proxy, "b.test") == "v1");
 }
 
-/// As `check` says it.
+/// In the form of `check`.
 #[test]
 fn a_list_that_cannot_be_taken_is_underlined() {
     let upstream: Upstream = anything();

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{anything, configured, documented, example, start, upstream_says};
 use crate::harness::{Proxy, forward_once, proxy, until};
 
-/// As a download that is moved into its place.
+/// Moves the list into place as a download would be.
 fn write(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).expect("a list");
@@ -33,7 +33,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
     }
     assert_eq!(upstream.count("ads.example"), 0);
 
-    // The list changes, and nothing else.
+    // Only the list changes.
     write(&list, "||new.example^\n");
     until("the changed list to be in force", || {
         proxy.query("new.example", "A").rcode() == "NXDOMAIN"
@@ -57,14 +57,14 @@ fn the_documented_configuration_blocks_what_is_listed() {
     assert_eq!(proxy.generation(), generation);
     assert_eq!(proxy.query("new.example", "A").rcode(), "NXDOMAIN");
 
-    // And a right one is taken again.
+    // A valid list is accepted again.
     write(&list, "||newer.example^\n");
     until("the mended list to be in force", || {
         proxy.query("newer.example", "A").rcode() == "NXDOMAIN"
     });
 }
 
-/// Beside the configuration, without a path.
+/// Next to the configuration, without a folder.
 #[test]
 fn a_list_that_cannot_be_taken_is_underlined() {
     let upstream = anything();
@@ -140,8 +140,8 @@ fn unknown_lines_may_be_skipped() {
     assert_eq!(proxy.query("ads.example", "A").rcode(), "NXDOMAIN");
 }
 
-/// What the README says of memory: 100 000 names fit into the default limit, and what does not fit is refused
-/// with the limit's name.
+/// The README's statement about memory: 100 000 names fit into the default limit, and a larger list is
+/// refused with the limit's name.
 #[test]
 fn a_large_list_needs_memory() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -6,7 +6,7 @@ use super::{anything, client, configured, documented, start};
 use crate::harness::client::ask_from;
 use crate::harness::{Message, Proxy, Upstream};
 
-/// Which of 200 clients see this address.
+/// The clients, of 200, that see this address.
 fn seeing(proxy: &Proxy, name: &str, address: &str) -> BTreeSet<u32> {
     let expected = format!("{name}. A {address}");
     (1..=200)
@@ -32,9 +32,9 @@ fn the_documented_configuration_sends_a_share_elsewhere() {
     let proxy = Proxy::start(&text("5"));
     let five = seeing(&proxy, "api.example", "192.0.2.2");
     assert!((2..=25).contains(&five.len()), "{five:?}");
-    // The same ones get the other half of the release.
+    // The same clients get the other half of the release.
     assert_eq!(seeing(&proxy, "static.example", "192.0.2.80"), five);
-    // A larger share adds some and moves none.
+    // A larger share adds clients and removes none.
     proxy.reload(&text("20"));
     let twenty = seeing(&proxy, "api.example", "192.0.2.2");
     assert!(five.is_subset(&twenty), "{five:?} {twenty:?}");
@@ -46,7 +46,7 @@ fn the_documented_configuration_sends_a_share_elsewhere() {
         (upstream.count("api.example"), upstream.count("api-next.example")),
         (1, 1)
     );
-    // Nobody comes to another name.
+    // No client gets another answer for another name.
     assert_eq!(seeing(&proxy, "other.example", "192.0.2.1").len(), 200);
 }
 

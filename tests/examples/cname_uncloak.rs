@@ -14,7 +14,7 @@ fn upstream() -> Upstream {
     ])
 }
 
-/// The documented configuration, with these texts in the place of others.
+/// The documented configuration with these replacements.
 fn start(upstream: &Upstream, replaced: &[(&str, &str)]) -> Proxy {
     let block_list = example("block-list").display().to_string();
     let module = ("example_block_list.wasm", block_list.as_str());
@@ -46,7 +46,7 @@ fn the_documented_configuration_blocks_aliases() {
             ]
         );
     }
-    // What an answer leads through is asked for once, and what is blocked never.
+    // A name in the chain is looked up once, and a blocked one never.
     assert_eq!(upstream.count("edge.cdn.test"), 1);
     assert_eq!(upstream.count("t.tracker.example"), 0);
     let uncloaked = [("filter", "cname-uncloak"), ("name", "uncloaked")];

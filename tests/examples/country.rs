@@ -10,7 +10,7 @@ use maker::database;
 #[path = "../../examples/country/tests/maker/mod.rs"]
 mod maker;
 
-/// A database that has all of loopback in a country.
+/// A database that assigns all of loopback to a country.
 pub fn database_of(country: &str) -> Vec<u8> {
     database(28, &[("::127.0.0.0", 96 + 8, country, "EU")])
 }

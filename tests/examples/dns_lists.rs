@@ -1,10 +1,10 @@
-//! `dns-lists`: names and addresses that lists in DNS name.
+//! `dns-lists`: names and addresses on DNS-based lists.
 
 use super::{documented, start, upstream_says};
 use crate::harness::upstream::Reply;
 use crate::harness::{Proxy, Upstream};
 
-/// Lists with one entry each; whatever else there is has an address.
+/// Lists with one entry each; every other name has an address.
 fn upstream() -> Upstream {
     Upstream::start(|asked| {
         let name = asked.name();
@@ -28,7 +28,7 @@ fn listed(proxy: &Proxy, by: &str) -> f64 {
 #[test]
 fn the_documented_configuration_asks_the_lists() {
     let upstream = upstream();
-    // Time to spare for the lists, too.
+    // With enough time for the lists.
     let names = "names \"dbl.list.example\"";
     let patient = format!("{names}; time \"10s\"");
     let proxy = Proxy::start(&documented("dns-lists", upstream.address, &[(names, &patient)]));
@@ -44,7 +44,7 @@ fn the_documented_configuration_asks_the_lists() {
         }
         assert_eq!(proxy.query("www.test", "A").answers(), upstream_says("www.test"));
     }
-    // Each worker that is asked remembers it.
+    // Each worker remembers it for itself.
     assert!([1.0, 2.0].contains(&listed(&proxy, "name")));
     assert_eq!(listed(&proxy, "address"), 2.0);
     assert_eq!(upstream.count("bad.test"), 0);

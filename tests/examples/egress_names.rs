@@ -14,7 +14,7 @@ fn the_documented_configuration_lets_out_what_is_listed() {
         annotate(server, "shop", ANNOTATION, "api.example *.pkg.example");
         put_pod(server, "shop/web", "127.0.9.1", 1);
         put_pod(server, "bank/api", "127.0.9.2", 2);
-        // Nobody knows which of them it is.
+        // An address with two pods is ambiguous.
         put_pod(server, "shop/one", "127.0.9.3", 3);
         put_pod(server, "bank/two", "127.0.9.3", 3);
     });
@@ -31,7 +31,7 @@ fn the_documented_configuration_lets_out_what_is_listed() {
         );
         false
     };
-    // Whoever has put a name into the cache, it is for those who may ask for it.
+    // A name in the cache is answered only for clients that may resolve it, whichever client caused it.
     for _ in 0..2 {
         for (client, name, expected) in [
             ("127.0.9.2", "www.example", true),
@@ -54,7 +54,7 @@ fn the_documented_configuration_lets_out_what_is_listed() {
             .sum("dnsweir_filter_counter_total", &labels)
     };
     assert_eq!((refused("shop"), refused("-"), refused("bank")), (2.0, 2.0, 0.0));
-    // Also what was remembered.
+    // Remembered verdicts change, too.
     annotate(&cluster.server, "shop", ANNOTATION, "www.example");
     until("the other list", || allowed("127.0.9.1", "www.example"));
     assert!(!allowed("127.0.9.1", "api.example"));
@@ -62,7 +62,7 @@ fn the_documented_configuration_lets_out_what_is_listed() {
     until("the empty list", || !allowed("127.0.9.2", "www.example"));
 }
 
-/// Whoever has no list is met by what the configuration says.
+/// Pods without a list get what the configuration says.
 #[test]
 fn policies_are_turned_around() {
     let upstream = anything();

@@ -1,4 +1,4 @@
-//! `fetched-block-list`: lists by HTTPS, and what happens while their server is away.
+//! `fetched-block-list`: lists over HTTPS, and what happens while their server is down.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::{anything, documented, upstream_says};
 use crate::harness::web::{self, WebServer, page};
 use crate::harness::{Proxy, forward_once, until};
 
-/// Which source has a name that is blocked.
+/// The source of a blocked name.
 fn source(proxy: &Proxy, name: &str) -> String {
     let answer = proxy.query_edns(name, "A");
     assert_eq!(answer.rcode(), "NXDOMAIN", "{name}: {answer}");
@@ -19,7 +19,7 @@ fn is_blocked(proxy: &Proxy, name: &str) -> bool {
     proxy.query(name, "A").rcode() == "NXDOMAIN"
 }
 
-/// A list by HTTPS, refreshed each second.
+/// A list over HTTPS, refreshed each second.
 fn fetching(server: &WebServer, folder: &Path, upstream: std::net::SocketAddr) -> String {
     let authority = folder.join("ca.pem");
     fs::write(&authority, web::authority()).expect("an authority");
@@ -62,14 +62,14 @@ fn the_documented_configuration_blocks_what_is_listed() {
         proxy.query("www.example", "A").answers(),
         upstream_says("www.example")
     );
-    // Another file in the folder, moved there; then the first one is written anew.
+    // A file is moved into the folder; then the first one is rewritten.
     fs::write(path("new"), "new.example\n").expect("a list");
     fs::rename(path("new"), path("lists/new")).expect("a list");
     until("the new file counts", || is_blocked(&proxy, "new.example"));
     fs::write(path("lists/mine"), "other.example\n").expect("a list");
     until("the changed file counts", || is_blocked(&proxy, "other.example"));
     assert!(!is_blocked(&proxy, "own.example"));
-    // A list with less than two names is none.
+    // A list with fewer than two names is rejected.
     fs::remove_file(path("lists/new")).expect("a list");
     fs::remove_file(path("lists/mine")).expect("a list");
     proxy.process.logged("there are only 1 names");
@@ -90,12 +90,12 @@ fn lists_are_fetched_again_and_outlast_their_server() {
         refreshes(&proxy, "unchanged") >= 1.0
     });
     assert!(server.requests()[1].contains("if-none-match: \"a\""));
-    // A remembered verdict is forgotten with the list that it is of.
+    // Remembered verdicts are cleared with their list.
     assert!(!is_blocked(&proxy, "two.example"));
     server.serve("two.example\n", "b");
     until("the new list counts", || is_blocked(&proxy, "two.example"));
     assert!(!is_blocked(&proxy, "one.example"));
-    // What is away, or no list, changes nothing.
+    // A missing or invalid list changes nothing.
     for answer in [
         page("503 Service Unavailable", "", ""),
         page("200 OK", "", "<html></html>"),
@@ -122,7 +122,7 @@ fn a_start_needs_no_server_if_there_is_a_copy() {
     let (server, upstream) = (WebServer::over_tls("lists.example"), anything());
     let text = fetching(&server, folder.path(), upstream.address);
     server.answer(|_| page("503 Service Unavailable", "", ""));
-    // Without one it answers queries all the same.
+    // Without a list, it answers queries all the same.
     let proxy = Proxy::start_with(&text, &arguments);
     proxy
         .process

@@ -1,5 +1,5 @@
-//! `maintenance`: names that are being worked on. When a window is open is tested beside its source: here one is open
-//! for all but a minute of the week.
+//! `maintenance`: names under maintenance. The windows' times are tested next to the source: here, one is
+//! open for all but a minute of the week.
 
 use super::{anything, documented, start, upstream_says};
 use crate::harness::Proxy;
@@ -17,7 +17,7 @@ fn the_documented_configuration_is_taken() {
 #[test]
 fn an_open_window_answers_and_refuses() {
     let upstream = anything();
-    // Two windows, of which one is open at any moment.
+    // Two windows, one of which is open at any time.
     let names = "utc-offset=-60 { name \"shop.test\" \"192.0.2.9\"; name \"db.test\"; }";
     let config = format!(
         "ttl \"5s\"\nwindow \"Mon 00:00\" \"Thu 00:00\" {names}\nwindow \"Thu 00:00\" \"Mon 00:00\" {names}"

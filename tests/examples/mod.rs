@@ -1,5 +1,5 @@
-//! The filters of `examples/` that are written in Rust: the configuration that each one's README shows, run,
-//! and each option once through everything. What they answer in detail is tested beside their source.
+//! The Rust filters of `examples/`: runs the configuration in each README, and each option end to end. Their
+//! answers are tested in detail next to their source.
 
 mod big_block_list;
 mod block_list;
@@ -27,11 +27,11 @@ use crate::harness::guests::{EXAMPLES, example, root};
 use crate::harness::proxy;
 use crate::harness::{Proxy, Upstream, forward_once};
 
-/// The server that a README forwards to, where the reader's own would stand.
+/// The server in a README that stands for the reader's own.
 const FORWARD: &str = "forward \"192.0.2.53\"";
 
-/// The configuration in an example's README, made to run here: with the built module, free addresses, an upstream
-/// of the test's, and time to spare. What else only exists where the reader is, the test replaces.
+/// The configuration in an example's README, adapted to run here: with the built module, free addresses, the
+/// test's upstream, and generous timeouts. The test replaces what exists only at the reader's site.
 #[track_caller]
 fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> String {
     let module = format!("module \"example_{}.wasm\"", name.replace('-', "_"));
@@ -40,7 +40,7 @@ fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> St
     configuration_in(&file, upstream, replaced, (&module, &path))
 }
 
-/// The same of a README whose module is written, and found, as these say.
+/// The same for a README with this path, module name and module path.
 #[track_caller]
 pub fn configuration_in(
     file: &str,
@@ -79,7 +79,7 @@ pub fn configuration_in(
     }
 }
 
-/// What each example says to the questions recorded for it, whole responses included, is what it said then.
+/// Each example gives the recorded answers, with whole responses, to the recorded questions.
 #[test]
 fn recorded_questions_get_the_recorded_answers() {
     for name in EXAMPLES {
@@ -93,7 +93,7 @@ fn recorded_questions_get_the_recorded_answers() {
     }
 }
 
-/// Asks a module the questions that are recorded for it.
+/// Asks a module the questions recorded for it.
 #[track_caller]
 fn recorded(module: &str, cases: &Path) {
     let mut test = proxy::command();
@@ -132,12 +132,12 @@ fn anything() -> Upstream {
     })
 }
 
-/// What [`anything`] says of a name.
+/// The answer of [`anything`] for a name.
 fn upstream_says(name: &str) -> [String; 1] {
     [format!("{name}. A 192.0.2.1")]
 }
 
-/// A client of loopback's, which has a whole /8.
+/// A loopback client; loopback is a whole /8.
 fn client(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }

@@ -1,4 +1,4 @@
-//! `namespace-answers`: what pods of different namespaces see of one name.
+//! `namespace-answers`: answers for a name by the pod's namespace.
 
 use super::{anything, configured, documented, upstream_says};
 use crate::harness::pods::{Cluster, annotate, put_pod};
@@ -6,8 +6,8 @@ use crate::harness::until;
 
 const ANNOTATION: &str = "example.com/answers";
 
-/// Each pod gets what its namespace's annotation says, however often it asks and whoever asked before; and whoever has an address
-/// gets nothing that was said for another who had it.
+/// Each pod gets its namespace's answer, however often it asks and whichever client asked before; a pod that
+/// reuses an address gets no answer meant for the previous one.
 #[test]
 fn the_documented_configuration_answers_by_namespace() {
     let upstream = anything();
@@ -78,7 +78,7 @@ fn addresses_have_the_ttl_that_is_configured() {
     assert_eq!((answer.answers().len(), answer.ttl()), (1, 5));
 }
 
-/// What is kept in a cache is for everybody.
+/// The cache is shared by all clients.
 #[test]
 fn it_does_not_stand_below_the_cache() {
     let upstream = anything();

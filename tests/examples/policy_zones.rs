@@ -1,4 +1,4 @@
-//! `policy-zones`: a zone file that decides, and one that changes.
+//! `policy-zones`: a zone file with policies, and one that changes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `rate-limit`: rates, bursts, who counts as one client, and what others notice.
+//! `rate-limit`: rates, bursts, what counts as one client, and the effect on others.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use crate::harness::client::{ask_from, receive, unanswered};
 use crate::harness::guests::example;
 use crate::harness::{Message, PATIENCE, Proxy, flags, forward_once, until};
 
-/// How many of so many queries are answered, each from a port of its own.
+/// How many of these queries are answered, each from a different port.
 fn answered(proxy: &Proxy, from: IpAddr, queries: usize) -> usize {
     (0..queries)
         .filter(|_| {
@@ -29,19 +29,19 @@ fn answered(proxy: &Proxy, from: IpAddr, queries: usize) -> usize {
 #[test]
 fn the_documented_configuration_limits_a_client() {
     let upstream = anything();
-    // A rate that gives nothing while the test runs, whatever the machine does meanwhile.
+    // A rate that refills nothing during the test, however slow the machine is.
     let replaced = [
         ("rate 50\n", "rate 1 per=\"1h\"\n"),
         ("10.96.0.0/12", "127.9.3.0/24"),
     ];
     let proxy = Proxy::start(&documented("rate-limit", upstream.address, &replaced));
     assert_eq!(answered(&proxy, client("127.9.1.1"), 210), 200);
-    // Nobody else notices, and some are not limited at all.
+    // Other clients are not affected, and some have no limit.
     assert_eq!(answered(&proxy, client("127.9.1.2"), 10), 10);
     assert_eq!(answered(&proxy, client("127.9.3.1"), 210), 210);
     let limited = [("filter", "rate-limit"), ("name", "limited")];
     proxy.await_metric("dnsweir_filter_counter_total", &limited, 10.0);
-    // A blocked query says so (RFC 8914 section 4.16).
+    // A refused query has the error Blocked (RFC 8914 section 4.16).
     let query = Message::query("www.test", "A").edns(1232);
     assert_eq!(
         ask_from(client("127.9.1.1"), proxy.address, &query).extended_errors(),
@@ -53,7 +53,7 @@ fn the_documented_configuration_limits_a_client() {
 fn a_dropped_query_gets_no_answer() {
     let upstream = anything();
     let config = "rate 1 per=\"1h\"\nburst 1\nbeyond \"drop\"\nexcept \"127.9.0.0/16\"";
-    // The proxy refuses what is in no zone, so one can tell that a query before it got no answer.
+    // The proxy refuses names outside its zones, which shows that a query sent before got no answer.
     let text = configured("rate-limit", config, &upstream).replace("zone \".\"", "zone \"www.test\"");
     let proxy = Proxy::start(&text);
     assert_eq!(proxy.query("www.test", "A").rcode(), "NOERROR");
@@ -98,7 +98,7 @@ fn prefixes_count_as_one_and_the_table_is_bounded() {
     proxy.await_metric("dnsweir_filter_table_entries", &table, 19.0);
 }
 
-/// However many ports a client asks from.
+/// However many ports a client uses.
 #[test]
 fn all_workers_share_the_limit() {
     let upstream = anything();
@@ -110,18 +110,18 @@ fn all_workers_share_the_limit() {
     assert_eq!(answered(&proxy, client("127.9.1.1"), 100), 10);
 }
 
-/// What a flood has got.
+/// What a flood was granted.
 #[derive(Default)]
 struct Flood {
     granted: AtomicU64,
     over: AtomicBool,
 }
 
-/// When the first reply came, and when the last query was sent that was refused.
+/// The time of the first reply, and of the last query that was refused.
 type Span = (Instant, Instant);
 
 impl Flood {
-    /// Asks from several ports until it is over.
+    /// Asks from several ports until the end.
     fn run(&self, from: IpAddr, server: SocketAddr) -> Span {
         let sockets: Vec<UdpSocket> = (0..8)
             .map(|_| {
@@ -149,7 +149,7 @@ impl Flood {
                     _ => Some((first, sent)),
                 };
             }
-            // Some thousand queries a second are more than enough.
+            // A few thousand queries per second are more than enough.
             thread::sleep(Duration::from_millis(5));
         }
         span.expect("a reply")
@@ -162,10 +162,10 @@ fn install(path: &Path, module: &[u8]) {
     fs::rename(&new, path).expect("a module in place");
 }
 
-/// What was granted is compared with what the bucket had and got in the time that the test has measured around it, so
-/// that a busy machine changes neither: at most what it had and got from before the first query to after the last reply;
-/// and at least what it had and got from the first reply until the last query was sent that found it empty. It would
-/// have to stand still for the ten seconds in which the bucket fills to lose any.
+/// The granted queries are compared with the bucket's content and refill in measured time spans, so that a
+/// slow machine changes nothing: at most the content plus the refill from before the first query to after the
+/// last reply; and at least the content plus the refill from the first reply to the last query that found the
+/// bucket empty. Only a standstill of ten seconds, in which the bucket fills up, would lose some.
 #[test]
 fn a_rate_holds_over_all_workers_through_reloads_and_a_swap() {
     const RATE: f64 = 50.0;
@@ -197,7 +197,7 @@ fn a_rate_holds_over_all_workers_through_reloads_and_a_swap() {
             });
             if change == 6 {
                 let generation = proxy.generation();
-                // The same code in another file: a section that nobody reads.
+                // The same code in another file, with an unused section added.
                 install(&path, &[&module[..], b"\0\x05\x04swap"].concat());
                 until("the new module to be in force", || {
                     proxy.generation() > generation

@@ -9,7 +9,7 @@ use crate::harness::process::Process;
 use crate::harness::upstream::{Gate, Reply};
 use crate::harness::{Message, Proxy, Upstream, client, forward_once, needs, proxy, tools, until};
 
-/// A cluster's DNS and everybody else's.
+/// The cluster's DNS server, and the public one.
 struct Servers {
     cluster: Upstream,
     outside: Upstream,
@@ -51,7 +51,7 @@ fn the_documented_configuration_searches_inside() {
     let cluster = servers.cluster.address.to_string();
     let replaced = [("10.96.0.11", cluster.as_str())];
     let proxy = Proxy::start(&documented("search-path", servers.outside.address, &replaced));
-    // Twice: what has been asked for once is in the cache, each name for itself.
+    // Twice: afterwards, the cache has each name separately.
     for _ in 0..2 {
         assert_eq!(
             proxy
@@ -71,7 +71,7 @@ fn the_documented_configuration_searches_inside() {
         assert_eq!(servers.cluster.count(name), 1, "{name}");
     }
     assert_eq!(servers.outside.count("api.example.com"), 1);
-    // The search list of the node.
+    // The node's search list.
     assert_eq!(
         proxy.query("wiki.eu.shop.svc.cluster.local", "A").answers(),
         [
@@ -93,7 +93,7 @@ fn the_first_name_that_exists_is_the_answer() {
             "db.prod.svc.cluster.local. A 10.96.1.2"
         ]
     );
-    // It has no AAAA, and exists: whoever asks for both gets both from one name.
+    // It exists without AAAA: a client that asks for both gets both from one name.
     let empty = proxy.query("db.prod.shop.svc.cluster.local", "AAAA");
     assert_eq!(
         empty.answers(),
@@ -108,7 +108,7 @@ fn the_first_name_that_exists_is_the_answer() {
             "{name}"
         );
     }
-    // The name itself needs no alias.
+    // The first name itself needs no alias.
     assert_eq!(
         proxy.query("shop-0.db.shop.svc.cluster.local", "A").answers(),
         ["shop-0.db.shop.svc.cluster.local. A 10.244.1.2"]
@@ -117,7 +117,7 @@ fn the_first_name_that_exists_is_the_answer() {
         proxy.query("db.shop.svc.cluster.local", "A").answers(),
         ["db.shop.svc.cluster.local. A 10.96.1.1"]
     );
-    // An alias of its own leads on.
+    // An alias in the answer is followed.
     assert_eq!(
         proxy
             .query("www.example.com.shop.svc.cluster.local", "A")
@@ -128,7 +128,7 @@ fn the_first_name_that_exists_is_the_answer() {
             "web.example.com. A 192.0.2.3"
         ]
     );
-    // Who asks for the alias gets just that.
+    // A query for CNAME gets only the alias.
     assert_eq!(
         proxy
             .query("api.example.com.shop.svc.cluster.local", "CNAME")
@@ -137,7 +137,7 @@ fn the_first_name_that_exists_is_the_answer() {
     );
 }
 
-/// The same name is searched for where it is the first of the client's own list, whoever asked before.
+/// Searches only if the name is the first of the client's own search list, whichever client asked before.
 #[test]
 fn a_pod_gets_its_own_search_only() {
     let servers = Servers::start();
@@ -167,7 +167,7 @@ fn a_pod_gets_its_own_search_only() {
     }
 }
 
-/// The alias says whose denial it is (RFC 2308 section 2.1, RFC 6604).
+/// The alias shows which name is denied (RFC 2308 section 2.1, RFC 6604).
 #[test]
 fn what_exists_nowhere_does_not_exist() {
     let servers = Servers::start();
@@ -179,7 +179,7 @@ fn what_exists_nowhere_does_not_exist() {
         ["nowhere.test.shop.svc.cluster.local. CNAME nowhere.test."]
     );
     assert_eq!(answer.authority[0].name, ".", "{answer}");
-    // A name of the cluster that is asked for as a whole is not looked for elsewhere.
+    // A full name of the cluster is not searched for elsewhere.
     let answer = proxy.query("gone.shop.svc.cluster.local", "A");
     assert_eq!(
         (answer.rcode().as_str(), answer.answers.len()),
@@ -189,11 +189,11 @@ fn what_exists_nowhere_does_not_exist() {
     assert_eq!(servers.outside.count("gone"), 0);
 }
 
-/// Pods that ask the same at the same time cost one search.
+/// Pods with the same query at the same time cause one search.
 #[test]
 fn those_who_ask_together_search_together() {
     const CLIENTS: usize = 20;
-    // Another worker may have looked into the cache just before the answer was there.
+    // Another worker may have missed the cache just before the answer arrived.
     const MOST: usize = 4;
     let servers = Servers::start();
     let gate = Gate::default();
@@ -211,7 +211,8 @@ fn those_who_ask_together_search_together() {
     for socket in &sockets {
         socket.send(&query.encode()).expect("a sent query");
     }
-    // That they arrived is not enough: one that has found nothing in the cache, and shares no search yet, searches itself.
+    // Their arrival is not enough: a query that missed the cache, and has not joined a search yet, starts its
+    // own.
     proxy.await_metric(
         "dnsweir_cache_coalesced_total",
         &[("zone", "cluster.local.")],
@@ -234,7 +235,7 @@ fn those_who_ask_together_search_together() {
     assert!((1..=MOST).contains(&asked), "{asked}");
 }
 
-/// Whether a name exists is not known then: going on could answer with another's.
+/// It is then unknown whether the name exists: to continue could return another name's answer.
 #[test]
 fn a_failure_ends_the_search() {
     let servers = Servers::start();
@@ -249,7 +250,7 @@ fn a_failure_ends_the_search() {
     assert_eq!(servers.outside.count("api.example.com"), 0);
 }
 
-/// What a pod with `ndots:5` sends for one name of the outside, by glibc's own resolver.
+/// What a pod with `ndots:5` sends for an external name, using glibc's own resolver.
 #[test]
 fn getaddrinfo_sends_a_fifth_of_its_queries() {
     if !needs(&["root", "ip", "nsenter", "getent"]) {
@@ -278,7 +279,7 @@ fn getaddrinfo_sends_a_fifth_of_its_queries() {
     );
 }
 
-/// What getaddrinfo asks a proxy whose cluster zone has this stage, sorted by round, and what it finds.
+/// The queries of getaddrinfo to a proxy whose cluster zone has this stage, sorted by round, and its result.
 fn getaddrinfo(stage: &str) -> (Vec<String>, BTreeSet<String>) {
     let network = Namespace::new();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -318,7 +319,7 @@ fn getaddrinfo(stage: &str) -> (Vec<String>, BTreeSet<String>) {
         probe.output().is_ok_and(|output| output.status.success())
     });
     let text = tools::output(network.tool("getent").args(["ahosts", "api.example.com"]));
-    // Its line in the log is behind all lines of what was asked before.
+    // Its line in the log follows all lines of earlier queries.
     let mut end = network.tool("getent");
     end.args(["ahosts", "end.test."]).output().expect("getent");
     process.printed("the last query", |line| line.ends_with(" end.test."));
@@ -329,7 +330,7 @@ fn getaddrinfo(stage: &str) -> (Vec<String>, BTreeSet<String>) {
         .take_while(|line| !line.ends_with(" end.test."))
         .cloned()
         .collect();
-    // glibc sends A and AAAA at once; which of them is answered first is chance.
+    // glibc sends A and AAAA at the same time; the order of the answers is random.
     asked.chunks_mut(2).for_each(<[String]>::sort);
     let found = text
         .lines()

@@ -1,4 +1,4 @@
-//! `services`: names of a mesh, wildcards, and addresses that are given out.
+//! `services`: names of a mesh, wildcards, and allocated addresses.
 
 use super::{anything, documented, start, upstream_says};
 use crate::harness::Proxy;
@@ -17,7 +17,7 @@ fn the_documented_configuration_answers_for_the_mesh() {
         assert_eq!(found.answers(), [format!("{name}. {answer}")]);
         assert_eq!(found.ttl(), 30);
     }
-    // The other family, and every other type, is empty: a client that asks for both is not sent elsewhere.
+    // Other types get an empty answer: a client that asks for A and AAAA is not sent elsewhere.
     for qtype in ["AAAA", "HTTPS"] {
         let nothing = proxy.query("x.test.global", qtype);
         assert_eq!(
@@ -35,7 +35,7 @@ fn the_documented_configuration_answers_for_the_mesh() {
     );
     let six = proxy.query("payments.partner.example", "AAAA").answers();
     assert!(six.len() == 1 && six[0].contains("AAAA 2001:2:"), "{six:?}");
-    // What is no service is somebody else's.
+    // Names that are not services pass.
     assert_eq!(
         proxy.query("www.example", "A").answers(),
         upstream_says("www.example")

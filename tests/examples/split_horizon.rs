@@ -1,4 +1,4 @@
-//! `split-horizon`: what clients of different subnets see of one name.
+//! `split-horizon`: different answers for clients of different subnets.
 
 use super::{anything, client, documented, start, upstream_says};
 use crate::harness::client::ask_from;
@@ -20,7 +20,7 @@ fn the_documented_configuration_has_two_horizons() {
         ("192.168.7.0/24", "127.8.7.0/24"),
     ];
     let proxy = Proxy::start(&documented("split-horizon", upstream.address, &replaced));
-    // Twice, since what one view has put into the cache is not for the other.
+    // Twice, since one view's cached answer must not reach the other.
     for _ in 0..2 {
         assert_eq!(
             ask(&proxy, "127.9.1.1", "shop.example", "A").answers(),
@@ -34,7 +34,7 @@ fn the_documented_configuration_has_two_horizons() {
             ask(&proxy, "127.0.0.1", "shop.example", "A").answers(),
             ["shop.example. A 192.0.2.1"]
         );
-        // Under another name, which the client does not get to see.
+        // Under another name, which the client does not see.
         assert_eq!(
             ask(&proxy, "127.9.1.1", "www.example", "A").answers(),
             ["www.example. A 192.0.2.2"]

@@ -1,4 +1,4 @@
-//! `tenants`: who may look up what.
+//! `tenants`: which clients may look up which names.
 
 use super::{anything, client, documented, start, upstream_says};
 use crate::harness::client::ask_from;
@@ -11,7 +11,7 @@ fn the_documented_configuration_has_two_tenants() {
     let proxy = Proxy::start(&documented("tenants", upstream.address, &replaced));
     let ask =
         |from: &str, name: &str| ask_from(client(from), proxy.address, &Message::query(name, "A").edns(1232));
-    // Twice, since what one tenant has put into the cache is not for the other.
+    // Twice, since one tenant's cached answer must not reach the other.
     for _ in 0..2 {
         for (from, name) in [
             ("127.1.0.1", "www.example.org"),

@@ -1,4 +1,4 @@
-//! `traffic`: what was asked is in the metrics.
+//! `traffic`: queries as metrics.
 
 use super::{anything, documented, start};
 use crate::harness::{Proxy, Upstream};
@@ -38,7 +38,7 @@ fn the_documented_configuration_shows_what_was_asked() {
     }
 }
 
-/// What fails and what takes long has tables of its own.
+/// Failing and slow names have separate tables.
 #[test]
 fn failing_and_slow_names_are_told() {
     let upstream = Upstream::start(|asked| match asked.name().trim_end_matches('.') {
@@ -49,7 +49,7 @@ fn failing_and_slow_names_are_told() {
         ),
         _ => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
     });
-    // As far as a duration can be written, none is shorter: whatever was asked for counts as slow.
+    // No duration is shorter than this: every query counts as slow.
     let proxy = start("traffic", "slow \"0ms\"", &upstream);
     for name in ["broken.example", "gone.example", "www.example", "www.example"] {
         proxy.query(name, "A");

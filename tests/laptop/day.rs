@@ -1,5 +1,5 @@
-//! A day: no network, one by DHCP, a VPN that comes and goes, another network, one of IPv6 alone. Two hours of sleep are in the
-//! histories of `tests/box`.
+//! A day: no network, DHCP, a VPN that comes and goes, another network, an IPv6-only network. Two hours of
+//! sleep are in the histories of `tests/box`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
 use crate::harness::{needs, proxy, tools, until};
 
-/// A name server of some network, with one name that is known there alone.
+/// A name server of a network, with a name that is known only there.
 struct Server {
     name: &'static str,
     address: &'static str,
@@ -32,11 +32,11 @@ const SIX: Server = Server {
     address: "2001:db8::53",
 };
 
-/// The machine, with what its programs write and read.
+/// The machine, with the files of its programs.
 struct Laptop {
     network: Namespace,
     folder: tempfile::TempDir,
-    /// What began last.
+    /// The start of the current step.
     begun: Instant,
     took: Vec<(&'static str, Duration)>,
 }
@@ -57,7 +57,7 @@ impl Laptop {
         )
     }
 
-    /// A server that answers once the machine is in its network.
+    /// A server that answers while the machine is in its network.
     fn serve(&self, server: &Server, port: u16) -> Process {
         let Server { name, address } = server;
         let text = format!(
@@ -74,14 +74,14 @@ impl Laptop {
         }
     }
 
-    /// The file that a DHCP client writes, in one step.
+    /// Replaces the DHCP client's file atomically.
     fn name_server(&self, address: &str) {
         let next = self.path("next");
         fs::write(&next, format!("nameserver {address}\n")).expect("a file");
         fs::rename(next, self.path("resolv.conf")).expect("a file");
     }
 
-    /// Asks as a program on the machine would that loses no time, until the answer is right.
+    /// Asks like an impatient program on the machine until the answer is right.
     fn answers(&mut self, what: &'static str, name: &str) {
         until(&format!("{what}: an answer for {name}"), || {
             let mut dig = self.network.tool("dig");
@@ -112,7 +112,7 @@ fn every_network_is_used_as_it_comes() {
     };
     let _servers = [(&HOME, 5301), (&VPN, 5302), (&TRAIN, 5303), (&SIX, 5304)]
         .map(|(server, port)| laptop.serve(server, port));
-    // At boot there is neither a network nor a file that names its servers.
+    // At boot, there is no network and no file with name servers.
     let mut proxy = laptop.run("dnsweir.kdl", &config(&laptop.path("resolv.conf")));
     proxy.logged("answering queries");
 
@@ -137,7 +137,7 @@ fn every_network_is_used_as_it_comes() {
     laptop.begun = Instant::now();
     laptop.ip("link del tun0");
     laptop.name_server(HOME.address);
-    // The other one is in the cache.
+    // The other name is in the cache.
     laptop.answers("the VPN has gone", "again.home.example");
 
     laptop.begun = Instant::now();

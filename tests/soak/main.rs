@@ -1,4 +1,4 @@
-//! `cargo xtask soak MINUTES`: a calm client beside floods, for so many minutes in all.
+//! `cargo xtask soak MINUTES`: a calm client beside floods, for this many minutes in all.
 
 #![allow(
     clippy::unwrap_used,

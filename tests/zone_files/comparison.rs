@@ -1,4 +1,5 @@
-//! nsd on the same files: every name, and many that do not exist, with every type, with and without DO.
+//! Compares with nsd on the same files: every name and many nonexistent ones, with every type, with and
+//! without DO.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +10,13 @@ use harness::client::Stream;
 use harness::tools::{command, needs, output};
 use harness::{Message, Proxy, Record, flags, servers};
 
-/// Types that are asked for, by number: those of the zones, and some that none has.
+/// The types to ask for: those in the zones, and some in none.
 const TYPES: [u16; 33] = [
     1, 2, 5, 6, 12, 13, 15, 16, 17, 18, 28, 33, 35, 36, 37, 39, 43, 44, 46, 47, 48, 50, 51, 52, 53, 59, 61,
     63, 64, 65, 99, 257, 65280,
 ];
 
-/// Queries that are under way at a time.
+/// The number of concurrent queries.
 const AT_ONCE: usize = 100;
 
 #[test]
@@ -37,7 +38,7 @@ fn signed_zones_are_served_as_nsd_serves_them() {
     if !needs(&["nsd", "dnssec-signzone", "dnssec-keygen"]) {
         return;
     }
-    // NSEC, NSEC3 with salt and iterations, and NSEC3 that leaves out what is not signed.
+    // NSEC, NSEC3 with salt and iterations, and NSEC3 with opt-out.
     let chains: [&[&str]; 3] = [&[], &["-3", "abcd", "-H", "1"], &["-3", "-", "-A"]];
     for chain in chains {
         for (origin, text) in [
@@ -74,7 +75,7 @@ fn signed(origin: &str, text: &str, chain: &[&str]) -> String {
     fs::read_to_string(folder.path().join("signed")).unwrap()
 }
 
-/// What BIND makes of a zone with `$GENERATE`, nsd serves.
+/// nsd serves what BIND makes of a zone with `$GENERATE`.
 #[test]
 fn ranges_are_those_of_bind() {
     if !needs(&["nsd", "named-compilezone"]) {
@@ -100,7 +101,7 @@ fn ranges_are_those_of_bind() {
     compare("ranges.example.", text, &compiled);
 }
 
-/// Has both serve a zone, and compares what they say.
+/// Has both servers serve a zone, and compares their answers.
 fn compare(origin: &str, our_text: &str, their_text: &str) {
     let nsd = servers::nsd(origin, their_text);
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +134,7 @@ fn compare(origin: &str, our_text: &str, their_text: &str) {
     );
 }
 
-/// The names of the zone, from a transfer, and others at every depth: below each, beside each, above each.
+/// The names of the zone, from a transfer, and others at every depth: below, beside and above each.
 fn names(origin: &str, nsd: SocketAddr) -> BTreeSet<String> {
     let mut stream = Stream::connect(nsd);
     stream.send(&[&Message::query(origin, "AXFR")]);
@@ -151,7 +152,7 @@ fn names(origin: &str, nsd: SocketAddr) -> BTreeSet<String> {
         for label in ["x", "*", "a.b.c", "0"] {
             names.insert(format!("{label}.{owner}"));
         }
-        // Beside it, and above.
+        // Beside it, and above it.
         let mut rest = owner.as_str();
         while rest != origin {
             let Some((_, above)) = split(rest) else { break };
@@ -163,13 +164,13 @@ fn names(origin: &str, nsd: SocketAddr) -> BTreeSet<String> {
     names.insert("UPPER.Case.".to_owned() + origin);
     names.insert("Mixed.CASE.".to_owned() + origin);
     names.insert(format!("{}{origin}", "d.".repeat(100)));
-    // With what it leads to, longer than a name may be (RFC 6672 section 2.2).
+    // With the DNAME's target, it is longer than a name may be (RFC 6672 section 2.2).
     names.insert(format!("{}.long.{origin}", "l".repeat(63)));
     names.retain(|name| name.len() < 250);
     names
 }
 
-/// The first label and what follows its dot, which is not one that is escaped.
+/// Splits a name after its first label, at the first dot that is not escaped.
 fn split(name: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     for (at, letter) in name.char_indices() {
@@ -193,7 +194,7 @@ fn queries(name: &str) -> Vec<Message> {
     TYPES.iter().flat_map(of).collect()
 }
 
-/// Asks over TCP, so that nothing is cut off.
+/// Asks over TCP, so that nothing is truncated.
 fn ask_all(server: SocketAddr, queries: &[Message]) -> Vec<Message> {
     let mut answers = Vec::with_capacity(queries.len());
     for some in queries.chunks(AT_ONCE) {
@@ -213,14 +214,14 @@ fn ask_all(server: SocketAddr, queries: &[Message]) -> Vec<Message> {
     answers
 }
 
-/// Whether a difference is one that docs/reference/differences.md lists, with its reason.
+/// Whether a difference is listed in docs/reference/differences.md, with its reason.
 fn is_known(query: &Message, ours: &Message, theirs: &Message) -> bool {
     let question = &query.questions[0];
     let without = |message: &Message, rtype: Option<u16>| {
         let mut message = message.clone();
         match rtype {
             None => message.additional.clear(),
-            // The signatures of these, too.
+            // Including their signatures.
             Some(rtype) => message.authority.retain(|record| {
                 record.rtype != rtype
                     && !(record.rtype == RRSIG && record.data.starts_with(&rtype.to_be_bytes()))
@@ -229,18 +230,18 @@ fn is_known(query: &Message, ours: &Message, theirs: &Message) -> bool {
         said(&message)
     };
     let is_alias = |record: &Record| [CNAME, DNAME].contains(&record.rtype);
-    // Addresses of the hosts that are named, and what is known of service bindings' targets (RFC 9460 section 4.1).
+    // Addresses of named hosts, and records of service bindings' targets (RFC 9460 section 4.1).
     ([MX, SRV, SVCB, HTTPS].contains(&question.qtype) && without(ours, None) == said(theirs))
-        // An alias leads on whatever is asked for.
+        // An alias is followed whatever type is asked for.
         || (question.qtype == NSEC3 && ours.answers.iter().any(is_alias))
-        // The hash of an NSEC3 record is no name, and nothing is below it (RFC 5155 section 7.2.8).
+        // The hash in an NSEC3 owner is not a name, and has nothing below it (RFC 5155 section 7.2.8).
         || is_below_hash(&question.name)
-        // The name that a DNAME leads to does not exist either.
+        // The target of the DNAME does not exist either.
         || ours.answers.iter().any(|record| record.rtype == DNAME)
             && ours.rcode() == "NXDOMAIN"
             && theirs.authority.iter().all(|record| ours.authority.contains(record))
             && without(ours, Some(NSEC)) == without(theirs, Some(NSEC))
-        // Who asks for a wildcard itself needs no proof that it stands for itself.
+        // A query for a wildcard itself needs no proof that it matches.
         || question.name.starts_with("*.")
             && ours.authority.iter().all(|record| theirs.authority.contains(record))
             && without(ours, Some(NSEC3)) == without(theirs, Some(NSEC3))
@@ -256,7 +257,7 @@ const NSEC3: u16 = 50;
 const SVCB: u16 = 64;
 const HTTPS: u16 = 65;
 
-/// Whether a label but the first is the hash of an NSEC3 record.
+/// Whether a label other than the first is the hash of an NSEC3 record.
 fn is_below_hash(name: &str) -> bool {
     let is_hash = |label: &str| {
         label.len() == 32
@@ -267,7 +268,7 @@ fn is_below_hash(name: &str) -> bool {
     name.split('.').skip(1).any(is_hash)
 }
 
-/// What is compared of an answer.
+/// The compared parts of an answer.
 fn said(answer: &Message) -> Vec<String> {
     let authoritative = if answer.has(flags::AA) { "AA" } else { "" };
     let mut said = vec![format!("{} {authoritative}", answer.rcode())];

@@ -1,4 +1,4 @@
-//! Zone files: what is served from them, next to nsd on the same files, and what is said about those that are wrong.
+//! Zone files: serving them, compared with nsd on the same files, and reporting mistakes in them.
 
 mod comparison;
 mod secondaries;

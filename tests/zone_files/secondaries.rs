@@ -1,4 +1,4 @@
-//! Zones from other servers: nsd and BIND as primaries, with all that happens to a primary.
+//! Secondary zones: nsd and BIND as primaries, in all circumstances.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use harness::{Message, Proxy, address, until};
 
 use super::transfers::{KEYS, dig, replace, simple};
 
-/// A server that has the zone in a file, and tells somebody of changes.
+/// A server that has the zone in a file, and sends NOTIFY to `tells`.
 fn primary(name: &str, zone: &str, key: Option<&SharedKey>, tells: SocketAddr, text: &str) -> Server {
     let own = match name {
         "named" => address::fresh_port(),
@@ -50,7 +50,7 @@ fn refreshes(proxy: &Proxy, result: &str) -> f64 {
         .sum("dnsweir_secondary_refreshes_total", &[("result", result)])
 }
 
-/// The zone says to look once an hour: what is new, it can only know since it was told.
+/// The zone's refresh is an hour: changes can only come by NOTIFY.
 #[test]
 fn primaries_are_followed() {
     if !needs(&["nsd", "named"]) {
@@ -95,7 +95,7 @@ fn primaries_are_followed() {
     }
 }
 
-/// All that nsd has, a server in between has, too.
+/// A secondary in between has everything that nsd has.
 #[test]
 fn what_comes_is_what_there_is() {
     if !needs(&["nsd", "dig"]) {
@@ -161,7 +161,7 @@ fn nobody_is_asked_before_a_zone_has_come() {
     let nsd = servers::nsd_primary(zone, own, None, at, &simple(1)).ready(zone);
     proxy.await_ready();
     assert_eq!(proxy.query(&format!("www.{zone}"), "TXT").rcode(), "NOERROR");
-    // Of others nothing is taken: they are told so.
+    // NOTIFY from others is refused.
     let notify = Message::query(zone, "SOA").opcode(4);
     let answer = Stream::connect(proxy.address).ask(&notify);
     assert_eq!(answer.rcode(), "REFUSED");

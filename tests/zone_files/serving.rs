@@ -16,7 +16,7 @@ fn address(proxy: &Proxy, name: &str) -> Vec<String> {
     proxy.query(name, "A").answers()
 }
 
-/// What was served stays until there is something better.
+/// The old data is served until there is something better.
 #[test]
 fn a_changed_file_is_served_and_a_bad_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ fn a_changed_file_is_served_and_a_bad_one_is_not() {
         page.contains("example.org. with serial 1 and 4 records"),
         "{page}"
     );
-    // A file that is included is watched, too.
+    // Included files are watched, too.
     write(folder.path(), ZONE, "a A 192.0.2.3\n");
     until("the changed file", || {
         address(&proxy, "a.example.org.") == ["a.example.org. A 192.0.2.3"]
@@ -90,7 +90,7 @@ fn mistakes_are_reported_with_file_and_line() {
     }
 }
 
-/// Each name of a zone has the same file, unless it names its own.
+/// Each zone uses the shared file, unless it names its own.
 #[test]
 fn one_file_serves_several_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn one_file_serves_several_names() {
     assert_eq!(proxy.query("none.c.example.", "A").rcode(), "NXDOMAIN");
 }
 
-/// RFC 4035 section 3.1.4.1, where both sides of a cut are here.
+/// RFC 4035 section 3.1.4.1, with both sides of the cut served here.
 #[test]
 fn ds_is_answered_above_the_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn ds_is_answered_above_the_cut() {
         assert!(above.has(flags::AA));
         for (name, owner) in [
             ("bare.example.", "example."),
-            // Nobody here has the zone above.
+            // The zone above is not served here.
             ("alone.test.", "alone.test."),
             ("www.sub.example.", "sub.example."),
         ] {

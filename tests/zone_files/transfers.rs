@@ -1,4 +1,4 @@
-//! All of a zone, for others: nsd and BIND as secondaries, dig, and clients that do not read.
+//! Zone transfers to others: nsd and BIND as secondaries, dig, and clients that do not read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use harness::servers::{self, SharedKey};
 use harness::tools::{command, needs};
 use harness::{Message, PATIENCE, Proxy, address, ask, until};
 
-/// Keys of each algorithm.
+/// Keys for each algorithm.
 pub const KEYS: [SharedKey; 3] = [
     SharedKey {
         name: "one.example",
@@ -32,7 +32,7 @@ pub const KEYS: [SharedKey; 3] = [
     },
 ];
 
-/// What dig prints of all of a zone, one record a line, without its SOA record.
+/// What dig prints of a whole zone, one record per line, without its SOA record.
 pub fn dig(server: SocketAddr, zone: &str, more: &[&str]) -> BTreeSet<String> {
     let printed = dig_text(server, zone, more);
     let records = printed
@@ -40,7 +40,7 @@ pub fn dig(server: SocketAddr, zone: &str, more: &[&str]) -> BTreeSet<String> {
         .filter(|line| !line.starts_with(';') && !line.is_empty());
     let records = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let of_zone = |line: &String| !line.contains(" IN SOA ") && !line.contains(" ANY TSIG ");
-    // One of them spells a name as another record does.
+    // dig spells one name as in another record.
     records.filter(of_zone).map(|line| line.to_lowercase()).collect()
 }
 
@@ -56,21 +56,21 @@ fn dig_text(server: SocketAddr, zone: &str, more: &[&str]) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// A zone that says its serial.
+/// A zone with this serial.
 pub fn simple(serial: u32) -> String {
     format!(
         "$TTL 60\n@ SOA ns admin {serial} 3600 3600 86400 5\n@ NS ns\nns A 127.0.0.1\nwww TXT \"{serial}\"\n"
     )
 }
 
-/// Replaces a file by renaming another one to its name.
+/// Replaces a file by renaming another one.
 pub fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::rename(&new, file).unwrap();
 }
 
-/// The same records as nsd sends of the same files, plain and signed by each algorithm, over TCP and TLS.
+/// The same records as nsd sends from the same files, plain and signed with each algorithm, over TCP and TLS.
 #[test]
 fn whoever_may_gets_all_of_a_zone() {
     if !needs(&["nsd", "dig"]) {
@@ -155,7 +155,7 @@ fn others_are_refused_and_told_why() {
     }
 }
 
-/// Secondaries sign their queries for the SOA record, too, and want a signature.
+/// Secondaries sign their SOA queries, too, and require signed answers.
 #[test]
 fn an_answer_is_signed_where_the_query_is() {
     if !needs(&["dig"]) {
@@ -193,7 +193,7 @@ fn an_answer_is_signed_where_the_query_is() {
     }
 }
 
-/// The serial that a server has, by its answer for TXT at `www`.
+/// A server's serial, from its TXT answer for `www`.
 fn serial(server: SocketAddr, zone: &str) -> Vec<String> {
     let answer = Message::decode(&harness::exchange(
         server,
@@ -202,7 +202,7 @@ fn serial(server: SocketAddr, zone: &str) -> Vec<String> {
     answer.map(|answer| answer.answers()).unwrap_or_default()
 }
 
-/// They look for themselves once an hour: what is new they can only know since they were told.
+/// Their refresh is an hour: changes can only come by NOTIFY.
 #[test]
 fn secondaries_are_told_of_changes() {
     if !needs(&["nsd", "named"]) {
@@ -250,7 +250,7 @@ fn secondaries_are_told_of_changes() {
             number += 1;
             replace(&file, &simple(number));
             until(&format!("{name} to have the next serial"), || {
-                // What nsd is told while it loads what it was told of before, it answers and forgets.
+                // nsd acknowledges and forgets a NOTIFY that comes while it still loads the previous one.
                 if name == "nsd" && told.elapsed() > Duration::from_secs(3) {
                     told = Instant::now();
                     number += 1;
@@ -266,7 +266,7 @@ fn secondaries_are_told_of_changes() {
     }
 }
 
-/// Whoever is told of a change and asks at once gets what is new, from every worker.
+/// A secondary that queries immediately after NOTIFY gets the new data, from every worker.
 #[test]
 fn nobody_is_told_before_every_worker_knows() {
     let zone = "told.test.";
@@ -284,14 +284,14 @@ fn nobody_is_told_before_every_worker_knows() {
         if number > 1 {
             replace(&file, &simple(number));
         }
-        // So many that each worker gets some of them.
+        // Enough that each worker gets some of them.
         let clients: Vec<UdpSocket> = (0..64).map(|_| client::socket(proxy.address)).collect();
         let mut told = [0; 512];
         let (length, primary) = secondary.recv_from(&mut told).unwrap();
         for client in &clients {
             client.send(&query.encode()).unwrap();
         }
-        // The same message, as a response: it has been heard (RFC 1996 section 4.7).
+        // The same message as a response acknowledges it (RFC 1996 section 4.7).
         told[2] |= 0x80;
         secondary.send_to(&told[..length], primary).unwrap();
         for client in &clients {
@@ -301,7 +301,7 @@ fn nobody_is_told_before_every_worker_knows() {
     }
 }
 
-/// What a client does not read is not made.
+/// Records that a client does not read yet are not generated.
 #[test]
 fn who_does_not_read_holds_little() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn who_does_not_read_holds_little() {
     stream.send(&[&Message::query("large.test.", "AXFR")]);
     let held = |proxy: &Proxy| proxy.metrics().sum("dnsweir_tcp_bytes", &[]);
     until("the transfer to wait", || held(&proxy) > 64_000.0);
-    // The zone that it began with is the one that it ends with.
+    // A transfer ends with the version of the zone that it began with.
     replace(&file, &simple(2));
     until("the other zone", || {
         proxy.metrics().sum("dnsweir_file_serial", &[]) == 2.0
@@ -338,14 +338,14 @@ fn who_does_not_read_holds_little() {
         assert!(held(&proxy) < 100_000.0, "{}", held(&proxy));
     }
     assert_eq!(records, count + 5);
-    // Other queries have their turn on the same connection.
+    // Other queries are answered on the same connection.
     assert_eq!(
         stream.ask(&Message::query("www.large.test.", "TXT")).rcode(),
         "NOERROR"
     );
 }
 
-/// RFC 7766 section 6.2.1.1: one that reads nothing is closed, and its place is free.
+/// RFC 7766 section 6.2.1.1: a client that reads nothing is disconnected, and its place is free.
 #[test]
 fn who_reads_nothing_is_closed() {
     let folder = tempfile::tempdir().unwrap();
@@ -366,7 +366,7 @@ fn who_reads_nothing_is_closed() {
     assert_eq!(proxy.metrics().sum("dnsweir_transfers_out_active", &[]), 0.0);
 }
 
-/// What queries for all names of a cluster would be told, forward and back.
+/// The same records as queries for all names of a cluster return, forward and reverse.
 #[test]
 fn a_cluster_is_transferred() {
     if !needs(&["dig"]) {

@@ -1,5 +1,5 @@
-//! A filter that asks before it decides. The first label of a name says what; the answer, a TXT record, says what it was
-//! told.
+//! A filter that makes lookups before it decides. The first label of a name selects them; the answer, a TXT
+//! record, reports their results.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(200);
 
 struct Asker {
-    /// What is asked below and in zones is below this name.
+    /// Lookups below the filter and in zones are for names below this one.
     under: NameBuf,
 }
 
@@ -53,7 +53,7 @@ impl Filter for Asker {
                 .zone(self.under.as_name())
                 .lookup(own, Type::A)
                 .zone(own),
-            // Whoever asks: again and again.
+            // Endlessly, whichever client asks.
             "self" => ask.lookup(own, Type::TXT),
             "many" => (0..16).fold(ask, |ask, _| ask.lookup(own, Type::TXT)),
             "slow" => ask.lookup(&self.name("silent"), Type::A).time(SHORT),
@@ -73,7 +73,7 @@ impl Filter for Asker {
                 ResponseVerdict::ask(ask.lookup(&self.name("one"), Type::A))
             }
             "later-drop" => ResponseVerdict::ask(ask.lookup(&self.name("silent"), Type::A).time(SHORT)),
-            // Whoever is asked for is still to be answered itself.
+            // A lookup for the question whose response is still waiting.
             "later-self" => ResponseVerdict::ask(ask.lookup(query.name(), query.qtype())),
             _ => ResponseVerdict::pass(),
         }
@@ -117,7 +117,7 @@ impl Filter for Asker {
     }
 }
 
-/// What became of each lookup, and how many records there are.
+/// The outcome of each lookup, and its number of records.
 fn told(answers: &Answers<'_>) -> String {
     let told = answers.iter().map(|found| {
         let failed = if found.rcode() == Rcode::NOERROR { "" } else { "!" };

@@ -1,5 +1,5 @@
-//! A filter that allocates without end: at any query whose name begins with `bomb` until it dies, and
-//! a little at every other, which it never gives back.
+//! A filter that allocates endlessly: until it dies for queries whose name begins with `bomb`, and for every
+//! other query a little that it never frees.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 

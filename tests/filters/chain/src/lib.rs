@@ -1,6 +1,6 @@
-//! Half of a chain. As `first` it renames what is asked to a name that holds the number of its build; as
-//! `last` it answers such names of its own number and passes all others. Two of one build answer together, two
-//! of different builds do not.
+//! Half of a chain. As `first`, it renames queries to a name with the number of its build; as `last`, it
+//! answers such names with its own number and passes all others. Two filters of one build answer together,
+//! two of different builds do not.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use dnsweir_filter::{Answer, Filter, Invalid, Manifest, NameBuf, Query, Rdata, Rewrite, Setup, Verdict};
 
-/// Tests put another number here, in the finished module: that makes it another build.
+/// Tests patch another number into the finished module, which makes it another build.
 static BUILD: [u8; 14] = *b"build-00000000";
 
-/// For how long verdicts may be remembered: longer than any build stays.
+/// How long verdicts may be remembered: longer than any build stays.
 const HOUR: Duration = Duration::from_secs(3600);
 
 struct Chain {
@@ -25,7 +25,7 @@ impl Filter for Chain {
         let first = !setup.config().nodes(&["first", "last"])[0]
             .name()
             .starts_with("last");
-        // The compiler must not know the number.
+        // Keeps the compiler from using the constant.
         let label = String::from_utf8_lossy(std::hint::black_box(&BUILD));
         let Ok(marked) = label.parse() else {
             panic!("{label} is a name");

@@ -1,7 +1,7 @@
-//! A filter that returns what makes no sense. The first label of the name says which kind.
+//! A filter that returns garbage. The first label of the name selects the kind.
 //!
-//! It is written against the generated bindings: the SDK's own types would not let most of this
-//! through, and the proxy cannot count on a filter being written with them.
+//! It uses the generated bindings: the SDK's own types would prevent most of this, and the proxy cannot rely
+//! on filters being written with them.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -130,7 +130,7 @@ impl events::Guest for Garbage {
 
 impl refresh::Guest for Garbage {
     fn on_refresh(_: u64, sources: Vec<refresh::Source>) -> Result<(), String> {
-        // Far too much, with lines and terminals' codes in it.
+        // Far too long, with line breaks and terminal escape codes.
         Err(format!("\u{1b}[2J\n{}\n", "no".repeat(1 << 19)) + &sources.len().to_string())
     }
 }
@@ -143,7 +143,7 @@ fn kind(query: &Query, bytes: &[u8]) -> String {
     String::from_utf8_lossy(label).into_owned()
 }
 
-/// What is said of a query of this kind; nothing of one that is none.
+/// The verdicts for a query of this kind; none for an unknown kind.
 fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
     let verdict = |decision| Verdict {
         query: index,
@@ -224,7 +224,7 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
     vec![verdict(decision)]
 }
 
-/// What goes with a pass and makes no sense, if it is of this kind.
+/// Options of a pass that are garbage, if the kind is one of these.
 fn beside(kind: &str, pass: Verdict) -> Vec<Verdict> {
     match kind.split('-').next() {
         Some("edit" | "route" | "delay") => vec![Verdict {
@@ -237,7 +237,7 @@ fn beside(kind: &str, pass: Verdict) -> Vec<Verdict> {
     }
 }
 
-/// The name that the filter is asked for to have it do this.
+/// The name of queries of this kind.
 fn name_of(kind: &str) -> Vec<u8> {
     [
         &[kind.len() as u8][..],
@@ -247,7 +247,7 @@ fn name_of(kind: &str) -> Vec<u8> {
     .concat()
 }
 
-/// Lookups of what is no question, too many of them, and such as lead to more.
+/// Invalid lookups, too many of them, and lookups that lead to more.
 fn asks(kind: &str) -> Option<Decision> {
     let asked = name_of(kind);
     Some(match kind {
@@ -271,28 +271,28 @@ fn asks(kind: &str) -> Option<Decision> {
             state: vec![0; 2 << 20],
             ..ask(vec![lookup(&asked, 1); 100_000])
         }),
-        // The filter says the same of each: a tree of sixteen branches.
+        // The filter returns the same for each: a tree of sixteen branches.
         "ask-self" => Decision::Ask(ask(vec![lookup(&asked, 1); 16])),
         "answered-index" | "answered-name" | "answered-ask" => Decision::Ask(ask(vec![lookup(b"\0", 2)])),
         _ => return None,
     })
 }
 
-/// Aliases that lead nowhere, or to where they are.
+/// Aliases that lead nowhere, or to themselves.
 fn aliases(kind: &str) -> Option<Decision> {
     let asked = name_of(kind);
     Some(match kind {
         "alias" => Decision::Alias(vec![b"\x03www".to_vec()]),
         "alias-of-none" => Decision::Alias(Vec::new()),
         "alias-of-many" => Decision::Alias(vec![asked.clone(); 34]),
-        // The filter says the same of each: a tree of 33 branches.
+        // The filter returns the same for each: a tree of 33 branches.
         "alias-of-aliases" => Decision::Alias(vec![asked.clone(); 33]),
         "alias-self" => Decision::Alias(vec![asked.clone()]),
         _ => return None,
     })
 }
 
-/// Texts beyond their bounds.
+/// Texts that exceed their limits.
 fn long_texts(kind: &str) -> Option<Decision> {
     Some(match kind {
         "drop-reason" => Decision::Drop("r".repeat(65)),
@@ -307,7 +307,7 @@ fn long_texts(kind: &str) -> Option<Decision> {
     })
 }
 
-/// Where no query can go.
+/// Invalid routes.
 fn route(kind: &str) -> Option<Route> {
     kind.starts_with("route-").then(|| Route {
         source: (kind == "route-nowhere").then_some(u16::MAX),
@@ -333,7 +333,7 @@ fn no_edit() -> ResponseEdit {
     }
 }
 
-/// An edit of a response that makes no sense, or more of it than there is room for.
+/// A response edit that is invalid, or exceeds its limits.
 fn edit(kind: &str) -> Option<ResponseEdit> {
     let all = Selector {
         section: None,
@@ -350,9 +350,9 @@ fn edit(kind: &str) -> Option<ResponseEdit> {
         })],
         "edit-record" => vec![RecordEdit::Replace((all, vec![record(b"\x3fshort", 1, &[1])]))],
         "edit-opt" => vec![RecordEdit::Append((Section::Answer, record(b"\0", 41, b"")))],
-        // Two messages' worth.
+        // Twice the size of a message.
         "edit-huge" => vec![append(65_000), append(65_000)],
-        // As much as one edit may have, which is more than the response has room for.
+        // The maximum size of an edit, which exceeds what the response has room for.
         "edit-large" => vec![append(64_000), RecordEdit::Order(Order::Shuffle), append(600)],
         "edit-permute" => vec![RecordEdit::Order(Order::Permute(vec![u32::MAX; 4097]))],
         "edit-beyond" => vec![RecordEdit::Order(Order::Permute(vec![u32::MAX; 4096])); 60],

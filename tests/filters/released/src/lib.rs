@@ -1,6 +1,6 @@
-//! A filter with every phase, every kind of verdict and everything it may call, to be kept as it is built today: the names
-//! that it is asked for say what it does. `docs/interface.md` tells what it is kept for. `tests/languages` has the same in
-//! C and in Go.
+//! A filter that uses every phase, every verdict and every function of the interface, to be kept as built
+//! today: the queried names select what it does. `docs/interface.md` says why it is kept. `tests/languages`
+//! has the same in C and in Go.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -15,25 +15,25 @@ use dnsweir_filter::{
 
 const TTL: Duration = Duration::from_secs(300);
 
-/// What is handed back with answers.
+/// The state passed to the answers.
 const STATE: &[u8] = b"state";
 
-/// An EDNS option of no meaning (RFC 6891 section 9), and what the client says in it.
+/// An unassigned EDNS option (RFC 6891 section 9), and the client's data for it.
 const OPTION: (u16, &[u8]) = (65001, b"told");
 
-/// The answer where something is not as it was.
+/// The answer if something does not work as it did.
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Why nothing comes.
+/// The reason to drop a query.
 const REASON: &str = "told to";
 
 struct Released {
     address: IpAddr,
-    /// What renamed queries go on as.
+    /// The new name of renamed queries.
     target: NameBuf,
-    /// `key value`, and nothing else.
+    /// The data `key value`.
     list: Data,
-    /// The same, as a refresh has made and as it has found it.
+    /// The same, as built by a refresh, and as published unchanged.
     copied: Data,
     whole: Data,
     values: Table,
@@ -144,13 +144,13 @@ impl Filter for Released {
 }
 
 impl Released {
-    /// The address, if all is as it should be.
+    /// The address, if everything works.
     fn answer_if(&self, query: &Query<'_>, right: bool) -> Answer {
         let address = if right { self.address } else { UNSPECIFIED };
         Answer::noerror().record(query.name(), TTL, Rdata::address(address))
     }
 
-    /// An answer with something in each section.
+    /// An answer with records in each section.
     fn sections(&self, query: &Query<'_>) -> Answer {
         self.answer_if(query, true)
             .authoritative()
@@ -159,7 +159,8 @@ impl Released {
             .error(ExtendedError::FORGED.text(REASON))
     }
 
-    /// Of three addresses, 1, 2 and 3, it makes 8, 2, 7 with the own one at the end and another in the last section.
+    /// Turns three addresses, 1, 2 and 3, into 8, 2, 7 with its own at the end, and another in the last
+    /// section.
     fn other_records(&self, query: &Query<'_>) -> ResponseEdit {
         let address =
             |name: &NameBuf, last: u8| Record::new(name, TTL, Rdata::A(Ipv4Addr::new(192, 0, 2, last)));
@@ -184,7 +185,7 @@ impl Released {
             .state(STATE)
     }
 
-    /// Does each thing that can be done with a table.
+    /// Uses each function of tables.
     fn tables_work(&self, query: &Query<'_>) -> bool {
         let (values, key) = (&self.values, query.name().as_wire());
         let minute = Some(Duration::from_secs(60));
@@ -212,7 +213,7 @@ impl Released {
     }
 }
 
-/// A denial becomes an authoritative answer without records that is not kept and says why.
+/// Turns a denial into an authoritative answer without records that is not cached and has an extended error.
 fn marks() -> ResponseEdit {
     ResponseEdit::new()
         .rcode(Rcode::NXDOMAIN, Rcode::NOERROR)

@@ -1,4 +1,5 @@
-//! A filter that never returns from any query whose name begins with `spin`, and takes milliseconds for one with `busy`.
+//! A filter that never returns for names that begin with `spin`, and takes milliseconds for those with
+//! `busy`.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -19,7 +20,7 @@ impl Filter for Spin {
             }
         }
         if name.starts_with("busy") {
-            // Counted, so that it is the same work on every machine.
+            // Counted, so that the work is the same on every machine.
             for step in 0..3_000_000_u32 {
                 std::hint::black_box(step);
             }

@@ -1,5 +1,5 @@
-//! A filter that uses the standard library as any program does: a map with random keys, a line on standard output, the
-//! time, the environment, and a file with names that it blocks.
+//! A filter that uses the standard library like any program: a map with random keys, standard output, the
+//! time, the environment, and a file with names to block.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -14,7 +14,7 @@ struct Standard {
     /// How often each name was asked for.
     asked: HashMap<String, u8>,
     blocked: Vec<String>,
-    /// The file that they are in.
+    /// The path of the file with these names.
     list: String,
 }
 
@@ -36,7 +36,7 @@ impl Filter for Standard {
         Ok((filter, Manifest::new().queries()))
     }
 
-    /// Answers with how often it was asked, and whether it knows the time, has an environment, and can read the file.
+    /// Answers with its number of calls, and whether it has the time, an environment, and access to the file.
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let name = query.name().to_string();
         if self.blocked.iter().any(|blocked| *blocked == name) {

@@ -1,6 +1,6 @@
-//! A filter that traps in the phases its configuration names (in `queries` if it names none): it panics at every name
-//! that begins with `trap` and at one in ten that begin with `tenth`, and calls itself without end at `deep`. If its
-//! configuration says `configure`, it panics before that.
+//! A filter that traps in the phases named in its configuration (in `queries` by default): it panics for
+//! names that begin with `trap`, and for one in ten that begin with `tenth`; for `deep`, it recurses
+//! endlessly. With `configure` in its configuration, it panics there already.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -63,7 +63,7 @@ impl Trap {
     }
 }
 
-/// Comes back when the stack has room for all numbers.
+/// Returns only if the stack holds all numbers.
 fn deep(depth: u64) -> u64 {
     if depth == u64::MAX {
         return 0;

@@ -1,4 +1,4 @@
-//! A filter that does one thing with every query, which its configuration names, for `dnsweir-bench verbs`.
+//! A filter that does one thing, named in its configuration, with every query: for `dnsweir-bench verbs`.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -14,7 +14,7 @@ use dnsweir_filter::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is done with a query or with a response, or neither.
+/// What is done with each query, with each response, or neither.
 #[derive(Clone, Copy)]
 enum Verb {
     Query(fn(&Verbs, &Query<'_>) -> Verdict),
@@ -23,7 +23,7 @@ enum Verb {
 }
 use Verb::{Query as Queries, Response as Responses};
 
-/// What there is for filters that are built for WASI.
+/// What only filters built for WASI can do.
 #[cfg(target_os = "wasi")]
 const OF_WASI: &[(&str, Verb)] = &[
     ("clock", Queries(|_, _| looked_at(std::time::SystemTime::now()))),
@@ -45,7 +45,7 @@ const VERBS: [(&str, Verb); 45] = [
     ("answer", Queries(|_, query| Verdict::answer(answer(query)))),
     (
         "alias",
-        // The target comes by as a query of its own.
+        // The target passes through as a separate query.
         Queries(|own, query| match query.name() == own.other.as_name() {
             true => Verdict::pass(),
             false => Verdict::alias(own.other.clone()),
@@ -223,7 +223,7 @@ struct Verbs {
     other: NameBuf,
     table: Table,
     list: Option<Data>,
-    /// Where queries go that are not to go where they would.
+    /// The source for routed queries.
     elsewhere: Option<NamedSource>,
 }
 
@@ -295,7 +295,7 @@ impl Filter for Verbs {
     }
 }
 
-/// The verdict of one who has found out something, and does nothing about it.
+/// A pass after the result of some work has been used.
 fn looked_at<T>(found: T) -> Verdict {
     black_box(found);
     Verdict::pass()
@@ -313,7 +313,7 @@ fn record(name: &NameBuf) -> Record {
     Record::new(name, MINUTE, Rdata::A(Ipv4Addr::new(192, 0, 2, 8)))
 }
 
-/// What the standard library has only a detour to.
+/// Functions that the standard library offers only indirectly.
 #[cfg(target_os = "wasi")]
 mod wasi {
     /// A random number.
@@ -323,13 +323,13 @@ mod wasi {
             fn getentropy(buffer: *mut u64, octets: usize) -> i32;
         }
         let mut number = 0;
-        // SAFETY: it writes as many octets as it is told, for which there is room.
+        // SAFETY: it writes as many bytes as requested, for which there is room.
         let failed = unsafe { getentropy(&raw mut number, size_of::<u64>()) };
         assert_eq!(failed, 0, "no random number");
         number
     }
 
-    /// The line that [`print`](dnsweir_filter::print) is measured with, as any program prints it.
+    /// Prints the line that [`print`](dnsweir_filter::print) is measured with, as any program would.
     #[expect(clippy::print_stdout, reason = "that is what is measured")]
     pub fn print() {
         println!("a line of some forty octets, as a log has");

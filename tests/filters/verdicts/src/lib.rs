@@ -1,4 +1,5 @@
-//! A filter that says what the first label of the name says: each thing that a verdict can be, for tests over the wire.
+//! A filter whose verdict is the one that the first label of the name says: every possible verdict, for tests
+//! over the wire.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -11,7 +12,7 @@ use dnsweir_filter::{
     count_with, print,
 };
 
-/// Where `via` queries go, if the configuration says so.
+/// The source for `via` queries, if configured.
 struct Verdicts(Option<NamedSource>);
 
 impl Filter for Verdicts {
@@ -51,7 +52,7 @@ impl Filter for Verdicts {
             "refuse" => Verdict::refuse(Rcode::NXDOMAIN),
             "refuse-why" => Verdict::refuse(Rcode::NXDOMAIN).error(why),
             "answer-why" => Verdict::answer(address(query)).error(why),
-            // One client's verdict, which everybody gets.
+            // One client's verdict, which the host remembers for all clients.
             "steer" if query.client() == IpAddr::from([192, 0, 2, 7]) => Verdict::refuse(Rcode::NXDOMAIN),
             "drop" => Verdict::drop(),
             "drop-why" => Verdict::drop_for("its first label"),
@@ -88,7 +89,7 @@ impl Filter for Verdicts {
             "slow-replaced" => ResponseVerdict::replace(address(response.query())).delay(SLOW),
             "slowest" => ResponseVerdict::pass().delay(Duration::MAX),
             "response-drop" => ResponseVerdict::drop_for("its response"),
-            // The same with the response as with the query.
+            // The same edit in the response phase as in the query phase.
             label => match label.strip_prefix("response-").and_then(edit) {
                 Some(edit) => ResponseVerdict::edit(edit),
                 None => ResponseVerdict::pass(),
@@ -97,7 +98,7 @@ impl Filter for Verdicts {
     }
 }
 
-/// A query's name with what its manifest asked for.
+/// A query's name, with the details that the manifest asked for.
 fn detailed(query: &Query<'_>) -> String {
     let options = query.edns_options();
     let options: Vec<String> = options
@@ -119,7 +120,7 @@ fn hex(octets: &[u8]) -> String {
 }
 
 impl Verdicts {
-    /// Who is asked; nothing of it is remembered, since it depends on who asks.
+    /// Routes a query; not remembered, since it depends on the client.
     fn routed(&self, query: &Query<'_>, label: &str) -> Option<Verdict> {
         let source = self.0?;
         let network = Prefix::of(query.client(), 24);
@@ -133,10 +134,10 @@ impl Verdicts {
     }
 }
 
-/// How long what is slow is held back.
+/// The delay of slow responses.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// Verdicts that have the response held back.
+/// Verdicts that delay the response.
 fn delayed(query: &Query<'_>, label: &str) -> Option<Verdict> {
     Some(match label {
         "slow" => Verdict::pass().delay(SLOW),
@@ -145,13 +146,13 @@ fn delayed(query: &Query<'_>, label: &str) -> Option<Verdict> {
         "slow-drop" => Verdict::drop_for("slow").delay(SLOW),
         "slow-alias" => Verdict::alias("slow.test".parse().ok()?).delay(SLOW),
         "slow-rewrite" => Verdict::rewrite(Rewrite::new().name("fast.test".parse().ok()?)).delay(SLOW),
-        // More than the host takes.
+        // More than the host accepts.
         "slowest" => Verdict::pass().delay(Duration::MAX),
         _ => return None,
     })
 }
 
-/// What is changed in a response that is asked for by this label.
+/// The edit of the response that this label selects.
 fn edit(label: &str) -> Option<ResponseEdit> {
     let edit = ResponseEdit::new();
     let other = |last| Rdata::A([192, 0, 2, last].into());
