@@ -28,7 +28,7 @@ fn health_and_readiness() {
     );
 }
 
-/// The status code for a request with these headers, beside those that it needs.
+/// The status code for a request with these additional headers.
 fn asked_with(proxy: &Proxy, path: &str, headers: &str) -> u16 {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(proxy.admin).expect("a connection");
@@ -43,7 +43,7 @@ fn asked_with(proxy: &Proxy, path: &str, headers: &str) -> u16 {
     code.parse().expect("a number")
 }
 
-/// A page whose name leads here reads nothing of what clients ask. Whoever checks health is not asked by which name.
+/// A web page whose name resolves to this address cannot read client data. Health checks work with any Host.
 #[test]
 fn pages_of_other_sites_read_no_status() {
     let proxy = Proxy::start("admin \"$ADMIN\" host=\"dns.lan\"\nzone \".\" { forward \"127.0.0.1:9\" }");
@@ -89,7 +89,7 @@ fn an_address_may_serve_health_and_metrics_alone() {
     assert_eq!(codes(&proxy), [200; 5]);
 }
 
-/// Clients that connect and say nothing are not in the way of one that asks.
+/// Silent connections do not block others.
 #[test]
 fn silent_clients_do_not_keep_others_out() {
     let (proxy, _upstream) = start();
@@ -105,7 +105,7 @@ fn silent_clients_do_not_keep_others_out() {
     );
 }
 
-/// A process that is up but not ready says so, and why: what is stopping takes no more queries.
+/// A running process that is not ready says so, and why: a stopping proxy must get no new queries.
 #[test]
 fn a_stopping_proxy_is_not_ready() {
     let gate = crate::harness::upstream::Gate::default();
@@ -154,7 +154,7 @@ fn status_is_json_about_this_process() {
     );
 }
 
-/// The page for a browser shows what there is, on a wide screen and on a phone's, and complains of nothing.
+/// The browser page shows everything, on wide and on small screens, without errors.
 #[test]
 fn the_page_shows_what_there_is() {
     if !needs(&["chromium"]) {
@@ -181,7 +181,7 @@ fn the_page_shows_what_there_is() {
         ] {
             until(words, || shown(&mut browser).contains(words));
         }
-        // Rates need two looks. A query or more between them is one.
+        // Rates need two samples, with a query in between.
         until("a rate", || {
             proxy.query("www.example", "A");
             let text = shown(&mut browser);

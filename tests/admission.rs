@@ -1,4 +1,4 @@
-//! Who may ask, how often, and what those get who may not.
+//! Which clients may ask, how often, and what the others get.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
@@ -18,7 +18,7 @@ fn start(clients: &str, upstream: &Upstream) -> Proxy {
     ))
 }
 
-/// A client at this address of the loopback's network.
+/// A client socket at this loopback address.
 fn at(address: &str, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((address, 0)).expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -26,7 +26,7 @@ fn at(address: &str, server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Asks from there.
+/// Asks from this address.
 fn ask_from(address: &str, server: SocketAddr, query: &Message) -> Message {
     let socket = at(address, server);
     socket.send(&query.encode()).expect("a sent query");
@@ -35,7 +35,7 @@ fn ask_from(address: &str, server: SocketAddr, query: &Message) -> Message {
     client::check(query, Message::decode(&answer[..length]).expect("a whole answer"))
 }
 
-/// REFUSED with EDE 18 (RFC 8914 section 4.19), over UDP and TCP, and nobody is asked upstream.
+/// REFUSED with EDE 18 (RFC 8914 section 4.19), over UDP and TCP, without any upstream query.
 #[test]
 fn those_who_may_not_ask_are_refused() {
     let upstream = upstream();
@@ -46,10 +46,10 @@ fn those_who_may_not_ask_are_refused() {
         (refused.rcode().as_str(), &refused.extended_errors()[..]),
         ("REFUSED", &[18][..])
     );
-    // Without EDNS there is no place for why.
+    // Without EDNS, there is no reason.
     let plain = ask_from("127.0.0.3", proxy.address, &Message::query("www.example", "A"));
     assert_eq!(plain.rcode(), "REFUSED");
-    // From the loopback's own address.
+    // From the default loopback address.
     assert_eq!(proxy.connect().ask(&query).rcode(), "REFUSED");
     assert!(
         upstream
@@ -70,7 +70,7 @@ fn those_who_may_not_ask_are_refused() {
     );
 }
 
-/// What is malformed gets nothing from a listener whose client may not ask: it is no way to find out who listens.
+/// Malformed queries of clients that may not ask get no answer, so they cannot be used to find listeners.
 #[test]
 fn those_who_may_not_ask_get_no_other_answer() {
     let upstream = upstream();
@@ -92,7 +92,7 @@ fn silence_where_it_is_asked_for() {
     proxy.await_metric("dnsweir_refused_total", &[("reason", "client")], 1.0);
     socket.set_nonblocking(true).expect("a socket");
     assert!(socket.recv(&mut [0; 512]).is_err(), "an answer");
-    // Over TCP the connection ends.
+    // Over TCP, the connection is closed.
     let mut stream = proxy.connect();
     stream.send(&[&Message::query("www.example", "A")]);
     assert_eq!(stream.receive(), None);
@@ -102,7 +102,7 @@ fn silence_where_it_is_asked_for() {
     );
 }
 
-/// A zone may be for some of those whom the listener lets ask, and a listener for others than the file says.
+/// A zone may admit fewer clients than its listener, and a listener other clients than the file's default.
 #[test]
 fn zones_and_listeners_have_clients_of_their_own() {
     let upstream = upstream();
@@ -145,8 +145,8 @@ fn zones_and_listeners_have_clients_of_their_own() {
     );
 }
 
-/// On an address that anybody can reach, strangers are turned away without a word in the configuration. `explain` says
-/// so; the address of the stranger is of class E, which no link has.
+/// On a public address, strangers are rejected by default. `explain` says so; the stranger's address is of
+/// class E, which no link has.
 #[test]
 fn strangers_may_not_ask_where_anybody_can() {
     for (listen, client, expected) in [
@@ -176,7 +176,7 @@ fn strangers_may_not_ask_where_anybody_can() {
     }
 }
 
-/// One bound for the whole process, however the kernel spreads a client's sockets over the workers.
+/// One limit for the whole process, however the kernel spreads a client's sockets over the workers.
 #[test]
 fn a_client_gets_so_many_answers_a_second() {
     let upstream = upstream();
@@ -188,7 +188,7 @@ fn a_client_gets_so_many_answers_a_second() {
     let begun = Instant::now();
     let mut answered = 0;
     for _ in 0..200 {
-        // A socket of its own for each: another port, and often another worker.
+        // A separate socket for each: another port, and often another worker.
         let answer = proxy.ask(&query);
         match answer.rcode().as_str() {
             "NOERROR" => answered += 1,
@@ -207,7 +207,7 @@ fn a_client_gets_so_many_answers_a_second() {
         "NOERROR",
         "another client"
     );
-    // The bound holds over a reload.
+    // The limit holds across a reload.
     proxy.reload(&format!(
         "workers 4\nclients {{ queries 1 burst=60 }}\nzone \".\" {{ cache; {}; }}",
         forward_once(upstream.address)
@@ -219,8 +219,8 @@ fn a_client_gets_so_many_answers_a_second() {
     );
 }
 
-/// A network is sent so many answers over UDP, then nothing but a truncated one now and then, so that whoever is
-/// really there asks over TCP.
+/// A network gets a limited number of answers over UDP, then only an occasional truncated one, so that real
+/// clients switch to TCP.
 #[test]
 fn a_network_is_sent_so_many_answers() {
     let upstream = upstream();
@@ -237,7 +237,7 @@ fn a_network_is_sent_so_many_answers() {
     };
     let mut whole = 0;
     let (mut truncated, mut answer) = (0, [0; 512]);
-    // The last query is answered, or turned away and counted.
+    // The last query is answered, or rejected and counted.
     crate::harness::until("all queries to be dealt with", || {
         socket.set_nonblocking(true).expect("a socket");
         while let Ok(length) = socket.recv(&mut answer) {
@@ -259,14 +259,14 @@ fn a_network_is_sent_so_many_answers() {
         "one in two: {dropped}, {slipped}"
     );
     assert!(truncated as f64 <= slipped);
-    // The same network, over TCP.
+    // The same network over TCP.
     let mut stream = Stream::connect(proxy.address);
     for _ in 0..20 {
         assert_eq!(stream.ask(&query).answers(), ["www.example. A 192.0.2.1"]);
     }
 }
 
-/// RFC 8482 section 4.2. What lies above `cache` and `forward` sees ANY as any other type.
+/// RFC 8482 section 4.2. Stages above `cache` and `forward` see ANY like any other type.
 #[test]
 fn any_is_asked_of_nobody_unless_told_so() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 TXT \"all\"", asked.name())]));
@@ -277,7 +277,7 @@ fn any_is_asked_of_nobody_unless_told_so() {
          zone \"uncached.test\" {{ {forward} }} }}\n\
          zone \".\" {{ use \"table\"; cache; {forward} }} }}"
     ));
-    // Its probes have other types.
+    // Probes have other types.
     let any = |name: &str| {
         upstream
             .asked(name)

@@ -1,4 +1,4 @@
-//! What is made of the description of the command line.
+//! The products of the command line's definition.
 
 use std::fs;
 use std::process::Command;
@@ -78,7 +78,7 @@ fn words_of_the_configuration_are_explained() {
     );
 }
 
-/// As `dnsweir words | head` does.
+/// Like `dnsweir words | head`.
 #[test]
 fn what_is_printed_need_not_be_read_to_its_end() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -88,7 +88,7 @@ fn what_is_printed_need_not_be_read_to_its_end() {
     assert!(ended.status.success() && told.is_empty(), "{told}");
 }
 
-/// Editors read it; what is in it, a test beside it holds to what a configuration may contain.
+/// For editors; a test next to it compares it with the configuration's definition.
 #[test]
 fn the_schema_is_printed() {
     let schema = output(command().arg("schema"));

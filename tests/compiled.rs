@@ -1,4 +1,4 @@
-//! Compiled filters on disk: a faster start, and never a worse one.
+//! Compiled filters on disk make startup faster, and never do harm.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
-        // What is fetched or pulled has folders in there.
+        // Fetched and pulled files are in subfolders.
         .filter(|path| path.is_file())
         .collect();
     files.sort();
     files
 }
 
-/// The second start finds what the first one compiled; half of it, or something else in its place, is
-/// compiled again.
+/// The second start uses what the first one compiled; a truncated or replaced file is compiled again.
 #[test]
 fn what_was_compiled_is_kept_and_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -69,7 +68,7 @@ fn what_was_compiled_is_kept_and_checked() {
     }
 }
 
-/// What was put there by somebody who has not read the key, or under the name of another module, is compiled again.
+/// A file written without the key, or under another module's name, is compiled again.
 #[test]
 fn what_another_key_says_is_not_taken() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -94,7 +93,7 @@ fn what_another_key_says_is_not_taken() {
     assert_eq!(begin(&caches[0]), ours, "compiled again");
 }
 
-/// Compiled code is code: a folder that others can write to is not read from.
+/// Compiled code is executable: a folder that others can write to is not used.
 #[test]
 fn a_folder_that_others_can_write_to_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -105,7 +104,8 @@ fn a_folder_that_others_can_write_to_is_refused() {
     proxy.process.logged(&folder.path().display().to_string());
 }
 
-/// Code that was installed with the program is taken as the program is, and nothing is compiled; not if others could write it.
+/// Code installed with the program is trusted like the program, and not compiled; unless others could write
+/// to it.
 #[test]
 fn what_was_installed_with_the_program_is_taken() {
     let folder = tempfile::tempdir().expect("a temporary folder");

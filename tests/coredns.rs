@@ -1,7 +1,7 @@
-//! CoreDNS itself beside dnsweir: both run the same Corefile before the same upstream, are asked the same questions, and say
-//! the same, but for differences that are listed here with their reasons.
+//! Compares with CoreDNS itself: both run the same Corefile with the same upstream, get the same questions,
+//! and give the same answers, except for the differences listed here with their reasons.
 //!
-//! `cargo xtask test cluster` builds CoreDNS and runs this; `COREDNS` is the path of the program.
+//! `cargo xtask test cluster` builds CoreDNS and runs this test; `COREDNS` is the path of the program.
 
 mod corefiles;
 mod differences;
@@ -18,17 +18,17 @@ use differences::EVERYWHERE;
 use crate::harness::process::Process;
 use crate::harness::{Message, Proxy, Record, Stream, address, client, flags, proxy, until};
 
-/// Types that are asked for of every name.
+/// The types asked for every name.
 const TYPES: [&str; 9] = ["A", "AAAA", "MX", "TXT", "SRV", "CNAME", "PTR", "SOA", "HTTPS"];
 
-/// Every difference that is meant.
+/// All intended differences.
 fn differences() -> impl Iterator<Item = &'static Difference> {
     EVERYWHERE
         .iter()
         .chain(CASES.iter().flat_map(|case| case.differences))
 }
 
-/// How a question is put.
+/// The manner of a query.
 #[derive(Debug, Clone, Copy)]
 enum Manner {
     Plain,
@@ -36,7 +36,7 @@ enum Manner {
     Again,
     /// With EDNS, and DO.
     Dnssec,
-    /// With a small datagram, which some answers do not fit into.
+    /// With a small UDP size, which some answers exceed.
     Small,
     Tcp,
 }
@@ -49,9 +49,9 @@ const MANNERS: [Manner; 5] = [
     Manner::Tcp,
 ];
 
-/// A difference that is meant.
+/// An intended difference.
 struct Difference {
-    /// Takes it out of what both said to a question.
+    /// Removes the difference from both replies to a question.
     settle: fn(&Asked, &mut Said, &mut Said),
     why: &'static str,
 }
@@ -64,7 +64,7 @@ struct Asked {
     manner: Manner,
 }
 
-/// A reply, as far as it is compared.
+/// The compared parts of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Said {
     rcode: String,
@@ -108,7 +108,7 @@ impl Said {
         }
     }
 
-    /// The same but for so many seconds that went by between the two.
+    /// Whether both are the same, apart from this many seconds between them.
     fn agrees(&self, other: &Said, seconds: u32) -> bool {
         let bare = |said: &Said| {
             let mut bare = said.clone();
@@ -136,7 +136,7 @@ fn start_coredns(text: &str, address: SocketAddr) -> (Process, tempfile::TempDir
     std::fs::write(&file, text).expect("a Corefile");
     let program = std::env::var("COREDNS").expect("COREDNS, the path of the program");
     let mut process = Process::start(Command::new(program).arg("-conf").arg(&file));
-    // A name that is not compared: from here on it is in the cache.
+    // This name is not compared, because it is in the cache from here on.
     let probe = Message::query("a-99.example.org", "A").encode();
     until("CoreDNS to answer", || {
         assert!(process.running(), "it ended: {:#?}", process.stderr());
@@ -148,7 +148,7 @@ fn start_coredns(text: &str, address: SocketAddr) -> (Process, tempfile::TempDir
     (process, folder)
 }
 
-/// dnsweir with the configuration that it makes of a Corefile that is bound to an address.
+/// dnsweir with its translation of a Corefile that is bound to an address.
 fn start_dnsweir(text: &str, address: SocketAddr) -> Proxy {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("Corefile");
@@ -164,7 +164,7 @@ fn start_dnsweir(text: &str, address: SocketAddr) -> Proxy {
         String::from_utf8_lossy(&done.stderr)
     );
     let imported = String::from_utf8_lossy(&done.stdout).into_owned();
-    // A limit of milliseconds is for filters, not for machines that have more to do than this test.
+    // The time limit of filters is generous, because the test machine may be slow.
     let imported = imported.replace(
         "    module \"builtin:",
         "    limits time=\"1s\"\n    module \"builtin:",

@@ -1,4 +1,4 @@
-//! `dnsweir import`: Corefiles in our words.
+//! `dnsweir import`: translates Corefiles.
 
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +12,7 @@ pub fn import(corefile: &Path) -> Output {
     command.output().expect("dnsweir import")
 }
 
-/// What is printed of a Corefile, which must be valid.
+/// The translation of a Corefile, which must be valid.
 pub fn imported(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let corefile = folder.path().join("Corefile");
@@ -26,7 +26,7 @@ pub fn imported(text: &str) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// What is wrong with a Corefile.
+/// The error for a Corefile.
 pub fn refused(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let corefile = folder.path().join("Corefile");
@@ -36,8 +36,8 @@ pub fn refused(text: &str) -> String {
     String::from_utf8_lossy(&done.stderr).into_owned()
 }
 
-/// Every Corefile of the corpus becomes the configuration beside it, or is refused with the words beside it. With
-/// `BLESS=1`, what is beside them is written anew.
+/// Every Corefile of the corpus is translated to the configuration next to it, or refused with the error next
+/// to it. `BLESS=1` rewrites these files.
 #[test]
 fn the_corpus_is_translated() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corefiles");
@@ -67,7 +67,7 @@ fn the_corpus_is_translated() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What platforms come with: each is a configuration that is valid, word for word of the corpus.
+/// The defaults of platforms: each is translated to a valid configuration, exactly as in the corpus.
 #[test]
 fn the_defaults_of_platforms_are_imported() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corefiles");
@@ -113,7 +113,7 @@ fn what_cannot_be_said_is_underlined() {
     }
 }
 
-/// The document has the very table that the program prints.
+/// The document contains the table that the program prints.
 #[test]
 fn the_document_has_the_table() {
     let mut command = proxy::command();
@@ -130,7 +130,7 @@ fn the_document_has_the_table() {
     );
 }
 
-/// What CoreDNS answers from a cluster, with the rest of the block behind it only where it falls through.
+/// A cluster's records, followed by the rest of the block only for zones that fall through.
 #[test]
 fn the_records_of_a_cluster_are_translated() {
     let text = imported(
@@ -186,7 +186,7 @@ fn the_records_of_a_cluster_are_translated() {
     assert_eq!(text.matches("store=#false").count(), 1, "{text}");
 }
 
-/// What was searched for one pod is kept for nobody else.
+/// The result of a search for one pod is not cached for others.
 #[test]
 fn autopath_stands_above_the_cache() {
     let searching = imported(
@@ -203,7 +203,7 @@ fn autopath_stands_above_the_cache() {
     }
 }
 
-/// Both follow the same, each with its own TTL.
+/// Both follow the same cluster, each with its own TTL.
 #[test]
 fn outside_addresses_get_a_zone() {
     let text = imported(
@@ -239,7 +239,7 @@ fn services_of_several_clusters_are_translated() {
     }
 }
 
-/// Server blocks on different addresses: each answers for its own names there, and nobody else's.
+/// Server blocks on different addresses each answer only for their own names there.
 #[test]
 fn blocks_answer_where_they_are_bound() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -271,12 +271,12 @@ fn blocks_answer_where_they_are_bound() {
     let query = crate::harness::Message::query("a.example", "A");
     let second = crate::harness::ask("127.0.0.9:5302".parse().expect("an address"), &query);
     assert_eq!(second.answers(), ["a.example. A 192.0.2.2"]);
-    // What the zone on the other address answers, this one does not know.
+    // The zone of the other address is not served here.
     assert_eq!(proxy.query("x.b.example", "A").rcode(), "REFUSED");
     assert_eq!(proxy.query("org", "A").rcode(), "REFUSED");
 }
 
-/// A block for clients that ask over TLS: CoreDNS's `tls` names the certificate.
+/// A block for clients over TLS: CoreDNS's `tls` names the certificate.
 #[test]
 fn blocks_for_tls_are_listeners_for_tls() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -300,7 +300,7 @@ fn blocks_for_tls_are_listeners_for_tls() {
     assert!(bare.contains("tls:// needs a certificate"), "{bare}");
 }
 
-/// Blocks for some clients only: each client gets the answers of its own, and the cache keeps them apart.
+/// Blocks for some clients: each client gets the answers of its own, and the cache keeps them separate.
 #[test]
 fn views_answer_their_clients() {
     let upstream = |address: &'static str| {

@@ -1,13 +1,13 @@
-//! Upstreams that reply, and do not answer: another one is asked.
+//! Upstreams that reply without an answer: another one is tried.
 
 use crate::harness::message::Record;
 use crate::harness::upstream::{Asked, Reply};
 use crate::harness::{Message, Proxy, Upstream, flags, forward_once};
 
-/// What is no answer, by its name in the metrics.
+/// A reply that is no answer, by its name in the metrics.
 fn declined(how: &str, asked: &Asked) -> Reply {
     let mut message = asked.message_with(&[]);
-    // Whether it is up is another matter.
+    // Health probes are answered normally.
     if !asked.name().ends_with("test.") {
         return Reply::Message(message);
     }
@@ -38,7 +38,7 @@ fn one_that_cannot_answer_is_not_the_last_to_be_asked() {
     }
 }
 
-/// Where all say the same, or there is only one, that is what there is to say.
+/// If all upstreams reply the same, or there is only one, that reply is passed on.
 #[test]
 fn what_all_say_is_passed_on() {
     for how in ["formerr", "notimp", "notauth", "refused"] {
@@ -53,13 +53,14 @@ fn what_all_say_is_passed_on() {
         (referral.rcode(), referral.authority.len()),
         ("NOERROR".into(), 1)
     );
-    // Without RD, it is what was asked for (RFC 1034 section 4.3.1).
+    // Without RD, a referral is the answer (RFC 1034 section 4.3.1).
     let query = Message::query("b.test", "A").clear(flags::RD);
     assert_eq!(proxy.ask(&query).authority.len(), 1);
     assert_eq!(only.count("b.test"), 1);
 }
 
-/// RFC 1034 section 5.3.3, step 4c: an upstream that only says what it has leaves the rest to whoever asks.
+/// RFC 1034 section 5.3.3, step 4c: an upstream without recursion leaves the target of an alias to the
+/// client.
 #[test]
 fn a_bare_alias_of_a_server_without_recursion_is_followed() {
     let whole = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
@@ -85,8 +86,8 @@ fn a_bare_alias_of_a_server_without_recursion_is_followed() {
     );
 }
 
-/// Over TCP some servers compress nothing; more of such an answer fits into a datagram if it is compressed before it is cut (RFC 2181
-/// section 9).
+/// Over TCP, some servers do not compress; such an answer fits more records into a datagram if it is
+/// compressed before it is truncated (RFC 2181 section 9).
 #[test]
 fn an_answer_that_is_spelled_out_is_compressed_before_it_is_cut() {
     const NAME: &str = "a-rather-long-name-of-a-service.of-somebody.example.org";
@@ -105,7 +106,7 @@ fn an_answer_that_is_spelled_out_is_compressed_before_it_is_cut() {
     }
 }
 
-/// No records have such a type, or no server answers it (RFC 9824 section 3.5, RFC 6895 section 3.1).
+/// Types that no record has, or that no server answers (RFC 9824 section 3.5, RFC 6895 section 3.1).
 #[test]
 fn types_of_no_records_are_not_forwarded() {
     let upstream = Upstream::start(|asked| asked.answer(&[]));
@@ -133,7 +134,7 @@ fn types_of_no_records_are_not_forwarded() {
     );
 }
 
-/// Names of one label are those of hosts in the network at hand, as far as addresses go.
+/// Address queries for single-label names are for hosts of the local network.
 #[test]
 fn plain_names_are_kept_at_home() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));

@@ -1,11 +1,11 @@
-//! Responses that a filter has held back: for how long, and that nobody else waits for them.
+//! Delayed responses: for how long, and without delaying others.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::guests::verdicts;
 use crate::harness::{Message, Proxy, Upstream, client, forward_once, unanswered, until};
 
-/// What the filter has held back for this long is called `slow`.
+/// The delay for names with `slow`.
 const SLOW: Duration = Duration::from_millis(250);
 
 fn start(options: &str, stages: &str, upstream: &Upstream) -> Proxy {
@@ -22,14 +22,14 @@ fn anything() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// How long an answer takes, and how many records it has.
+/// The time that an answer takes, and its number of records.
 fn timed(proxy: &Proxy, name: &str) -> (Duration, usize) {
     let begun = Instant::now();
     let answer = proxy.query(name, "A");
     (begun.elapsed(), answer.answers.len())
 }
 
-/// Whatever the verdict, above the cache and below, for the first to ask and when it is remembered.
+/// With every verdict, above and below the cache, for the first query and for remembered verdicts.
 #[test]
 fn responses_are_held_back() {
     let upstream = anything();
@@ -55,7 +55,7 @@ fn responses_are_held_back() {
         let begun = Instant::now();
         proxy.connect().ask(&Message::query("slow.test", "A"));
         assert!(begun.elapsed() >= SLOW);
-        // What an alias leads to is a query of the proxy's own: it is not held back once more.
+        // The target of an alias is queried by the proxy itself, and not delayed again.
         let labels = [("filter", "verdicts")];
         let metrics = proxy.metrics();
         assert_eq!(metrics.sum("dnsweir_filter_delays_total", &labels), 15.0);
@@ -65,7 +65,7 @@ fn responses_are_held_back() {
     }
 }
 
-/// What is held back for one client is in the cache already: below it, only whoever asked first waits.
+/// A response delayed for one client is in the cache already: below it, only the first client waits.
 #[test]
 fn a_delay_is_not_kept() {
     let upstream = anything();
@@ -74,7 +74,7 @@ fn a_delay_is_not_kept() {
     let query = Message::query("slowest.test", "A");
     slow.send(&query.encode()).expect("a sent query");
     upstream.await_count("slowest.test", 1);
-    // The response is kept before it is held back.
+    // The response is cached before it is delayed.
     until("the answer to be kept", || {
         proxy.metrics().sum("dnsweir_cache_entries", &[]) > 0.0
     });
@@ -85,7 +85,7 @@ fn a_delay_is_not_kept() {
     assert_eq!(upstream.count("slowest.test"), 1);
 }
 
-/// On one worker and one connection, what comes later is answered first.
+/// On one worker and one connection, later queries are answered first.
 #[test]
 fn nobody_waits_for_what_is_held_back() {
     let upstream = anything();
@@ -97,11 +97,11 @@ fn nobody_waits_for_what_is_held_back() {
     connection.send(&[&slow, &fast]);
     let ids = [(); 2].map(|()| connection.receive().expect("a response").id);
     assert_eq!(ids, [fast.id, slow.id]);
-    // The query's verdict and the response's, each cut to two seconds.
+    // The delays of the query's verdict and the response's, each limited to two seconds.
     assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-/// What several filters say adds up.
+/// The delays of several filters add up.
 #[test]
 fn delays_add_up() {
     let upstream = anything();
@@ -117,7 +117,7 @@ fn delays_add_up() {
     }
 }
 
-/// Where there is no room to wait, responses go out at once and are counted.
+/// When too many responses wait, further ones are sent immediately, and counted.
 #[test]
 fn without_room_responses_go_out_at_once() {
     let upstream = anything();

@@ -1,8 +1,7 @@
-//! The documents: every configuration in them is one, every filter's options are shown.
+//! The documents: all configurations in them are valid, and all options of filters are shown.
 //!
-//! A fence marked `kdl` is taken as a file. What such a file needs and the example leaves out is
-//! added: stages get a zone around them, filters a zone that uses them, and a module or resolv.conf
-//! that only exists on the reader's machine is made.
+//! A fence marked `kdl` is checked as a file. Whatever the example leaves out is added: a zone around stages,
+//! a zone that uses filters, and the modules or resolv.conf that exist only on the reader's machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +12,7 @@ use crate::harness::proxy;
 
 /// A configuration in a document.
 struct Example {
-    /// File and line of the fence.
+    /// The file and line of the fence.
     place: String,
     text: String,
 }
@@ -49,7 +48,7 @@ fn every_example_is_a_valid_configuration() {
     );
 }
 
-/// The document about the RFCs names the test that shows each, and each of those is there.
+/// The document about RFCs names the test for each, and each of these tests exists.
 #[test]
 fn what_is_said_of_rfcs_is_tested() {
     let text = fs::read_to_string(root().join("docs/reference/dns.md")).expect("a document");
@@ -65,7 +64,7 @@ fn what_is_said_of_rfcs_is_tested() {
             panic!("not five cells: {row}")
         };
         assert!(["obeyed", "partly", "not"].contains(&obeyed), "{rfc}: {obeyed}");
-        // What is not obeyed has a reason, and what is has a test.
+        // A requirement that is not met has a reason, and one that is met has a test.
         assert!(
             if obeyed == "obeyed" {
                 !shown.is_empty()
@@ -87,10 +86,10 @@ fn what_is_said_of_rfcs_is_tested() {
     }
 }
 
-/// The Rust in the document about filters is that of a test of the SDK's, which compiles and runs it.
+/// The Rust code in the document about filters is that of an SDK test, which compiles and runs it.
 #[test]
 fn what_is_shown_in_rust_is_run() {
-    // However it is set.
+    // Regardless of line breaks.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let run = fs::read_to_string(root().join("guest-sdk/tests/documented.rs")).expect("a test");
     let run = words(&run);
@@ -107,7 +106,7 @@ fn what_is_shown_in_rust_is_run() {
     }
 }
 
-/// The test cases in the document about filters hold for the filters that they are about.
+/// The test cases in the document about filters hold for their filters.
 #[test]
 fn what_is_shown_of_test_cases_holds() {
     let shown = fences(&root().join("docs/filters.md"), "```kdl test-cases");
@@ -144,8 +143,8 @@ const BUILT_IN: [&str; 11] = [
     "whoami",
 ];
 
-/// Each filter has a README in the same sections, with at least one example. One that is not built in says what
-/// it cannot do and what it costs, too.
+/// Each filter has a README with the same sections and at least one example. For external filters, it also
+/// says what they cannot do and what they cost.
 #[test]
 fn every_filter_has_a_readme_with_examples() {
     for filter in filters() {
@@ -164,7 +163,7 @@ fn every_filter_has_a_readme_with_examples() {
     }
 }
 
-/// Filters that show what can be done in few lines say what that costs, and how one knows.
+/// The short example filters state their cost, and how it was measured.
 #[test]
 fn the_gallery_says_how_its_cost_was_measured() {
     for filter in [
@@ -197,7 +196,7 @@ fn the_gallery_says_how_its_cost_was_measured() {
     }
 }
 
-/// Whatever the Syntax section of a README promises is used by the tests of that filter.
+/// Everything in the Syntax section of a README is used by the tests of that filter.
 #[test]
 fn every_documented_option_is_exercised() {
     let mut missing = Vec::new();
@@ -224,7 +223,7 @@ fn every_documented_option_is_exercised() {
     assert!(missing.is_empty(), "documented, and in no test: {missing:#?}");
 }
 
-/// A bound whose test has gone, or has another name now, is a claim.
+/// A documented bound is only a claim if its test is gone or renamed.
 #[test]
 fn every_test_that_a_document_names_exists() {
     let functions: BTreeSet<String> = sources(&root())
@@ -267,7 +266,7 @@ fn every_test_that_a_document_names_exists() {
     );
 }
 
-/// A page that has moved, or a section with another name, leaves no link that leads nowhere.
+/// No link leads to a page or section that was moved or renamed.
 #[test]
 fn every_link_leads_somewhere() {
     let mut wrong = Vec::new();
@@ -289,7 +288,7 @@ fn every_link_leads_somewhere() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
-/// A document without what stands in fences.
+/// A document without its fences.
 fn prose(text: &str) -> String {
     let mut fenced = false;
     let lines = text.lines().filter(|line| {
@@ -300,7 +299,7 @@ fn prose(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What can be linked to in a document: its headings, as GitHub names them, and anchors by name.
+/// The link targets of a document: its headings, as GitHub names them, and named anchors.
 fn anchors(prose: &str) -> BTreeSet<String> {
     let headings = prose.lines().filter(|line| line.starts_with('#'));
     let names = headings.map(|line| {
@@ -317,7 +316,7 @@ fn anchors(prose: &str) -> BTreeSet<String> {
     names.chain(named.map(str::to_owned)).collect()
 }
 
-/// The histories that are run as tests, in a world of their own.
+/// The histories that are run as tests, in a simulated world.
 fn kept() -> Vec<String> {
     let folder = root().join("tests/box/histories/kept");
     let entries = fs::read_dir(folder).expect("a folder");
@@ -359,8 +358,8 @@ fn readme(filter: &str) -> PathBuf {
     root().join(folder).join(filter).join("README.md")
 }
 
-/// The options of a README's Syntax section: the first word of each line of its fences and their
-/// properties, and what the first column of its tables shows as code.
+/// The options of a README's Syntax section: the first word of each line of its fences and their properties,
+/// and the code in the first column of its tables.
 fn options(readme: &str) -> BTreeSet<String> {
     let section = readme
         .split("\n## ")
@@ -389,7 +388,7 @@ fn options(readme: &str) -> BTreeSet<String> {
     options
 }
 
-/// The project's Markdown files.
+/// The Markdown files of the project.
 fn documents(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -413,7 +412,7 @@ fn examples(file: &Path) -> Vec<Example> {
     fences(file, "```kdl")
 }
 
-/// The fences of a document that begin so.
+/// The fences of a document that start with this.
 fn fences(file: &Path, begin: &str) -> Vec<Example> {
     let text = fs::read_to_string(file).expect("a document");
     let mut examples = Vec::new();
@@ -437,7 +436,7 @@ fn fences(file: &Path, begin: &str) -> Vec<Example> {
     examples
 }
 
-/// The example as a whole file.
+/// The example, completed to a whole file.
 fn completed(text: &str, folder: &Path) -> String {
     let top = top_nodes(text);
     let has = |name: &str| top.iter().any(|(node, _)| node == name);
@@ -473,8 +472,8 @@ fn completed(text: &str, folder: &Path) -> String {
     with_files(&whole, folder)
 }
 
-/// Names of the nodes at the top of a document, each with its first argument. Enough KDL for that:
-/// strings, comments and braces.
+/// The top-level nodes of a document, each with its first argument. Understands just enough KDL: strings,
+/// comments and braces.
 fn top_nodes(text: &str) -> Vec<(String, String)> {
     let mut nodes = Vec::new();
     let mut depth = 0_usize;
@@ -504,7 +503,7 @@ fn top_nodes(text: &str) -> Vec<(String, String)> {
     nodes
 }
 
-/// The line with a zone file that is there.
+/// The line with a zone file that exists.
 fn with_zone(line: String, folder: &Path) -> String {
     let named = line.split("file \"").nth(1);
     let Some(zone) = named.and_then(|rest| rest.split('"').next()) else {
@@ -515,8 +514,8 @@ fn with_zone(line: String, folder: &Path) -> String {
     line.replace(&format!("\"{zone}\""), &format!("\"{}\"", file.display()))
 }
 
-/// Files that the example names and that only exist where the reader is: a resolv.conf, lists of names, modules.
-/// Their digests cannot hold here.
+/// Creates files that exist only at the reader's site: a resolv.conf, lists of names, modules. Their digests
+/// cannot match here.
 fn with_files(text: &str, folder: &Path) -> String {
     let resolv_conf = folder.join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 192.0.2.53\n").expect("a file");
@@ -565,7 +564,7 @@ fn with_files(text: &str, folder: &Path) -> String {
                 "log" | "rewrite" | "nodecache" | "hosts" => format!("builtin:{name}"),
                 _ => match name.strip_prefix("example_").map(|name| name.replace('_', "-")) {
                     Some(name) if EXAMPLES.contains(&&*name) => example(&name).display().to_string(),
-                    // One that takes any configuration.
+                    // A module that accepts any configuration.
                     _ => guest("garbage").display().to_string(),
                 },
             };

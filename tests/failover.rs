@@ -26,7 +26,7 @@ fn both(first: &Upstream, second: &Upstream, options: &str) -> String {
     )
 }
 
-/// Asks for 60 names and counts what each upstream was asked for of them.
+/// Asks for 60 names, and counts the queries to each upstream.
 fn shares(proxy: &Proxy, first: &Upstream, second: &Upstream) -> (usize, usize) {
     for number in 0..60 {
         assert_eq!(
@@ -70,7 +70,7 @@ fn random_asks_all() {
     assert!(one + other == 60 && one >= 10 && other >= 10, "{one} and {other}");
 }
 
-/// An upstream that fails is passed over, and asked again when a probe says that it is back.
+/// A failed upstream is skipped, and used again when a probe succeeds.
 #[test]
 fn a_failed_upstream_is_left_and_returned_to() {
     let (first, second) = (named("first"), named("second"));
@@ -83,7 +83,7 @@ fn a_failed_upstream_is_left_and_returned_to() {
     healthy(1.0);
 
     let address = first.stop();
-    // Nobody notices but the metrics.
+    // It shows only in the metrics.
     for number in 0..5 {
         let name = format!("b{number}.example.");
         assert_eq!(answered_by(&name), format!("{name} TXT \"second\""));
@@ -102,7 +102,7 @@ fn a_failed_upstream_is_left_and_returned_to() {
     assert_eq!(first.count("c.example"), 1);
 }
 
-/// A silent upstream is left as well; the query moves on within its own time.
+/// A silent upstream is skipped as well; the query moves on within its deadline.
 #[test]
 fn a_silent_upstream_is_left() {
     let (first, second) = (named("first"), named("second"));
@@ -118,7 +118,7 @@ fn a_silent_upstream_is_left() {
         &[("to", &first.address.to_string())],
         0.0,
     );
-    // Once it is out, nobody waits for it.
+    // Once it is down, no query waits for it.
     let asked = first.everything().len();
     for number in 0..10 {
         assert_eq!(
@@ -135,7 +135,7 @@ fn a_silent_upstream_is_left() {
     assert_eq!(names, 0);
 }
 
-/// SERVFAIL of one upstream is a reason to ask another.
+/// SERVFAIL from one upstream makes the proxy try another.
 #[test]
 fn a_failing_upstream_is_not_the_last_word() {
     let (first, second) = (named("first"), named("second"));
@@ -147,7 +147,7 @@ fn a_failing_upstream_is_not_the_last_word() {
     );
 }
 
-/// Nobody there: SERVFAIL, promptly, and why.
+/// Without any working upstream: SERVFAIL, promptly, with the reason.
 #[test]
 fn when_nothing_answers_the_client_hears_it_soon() {
     let nobody = address::fresh_socket();
@@ -167,13 +167,12 @@ fn when_nothing_answers_the_client_hears_it_soon() {
             "{answer}"
         );
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-        // Without EDNS there is no place for the reason.
+        // Without EDNS, there is no reason.
         assert_eq!(proxy.query("other.example", "A").rcode(), "SERVFAIL");
     }
 }
 
-/// With nothing said about time, the answer still comes before a client gives up (5 s in glibc and
-/// dig).
+/// With the default timeouts, the answer comes before a client gives up (5 s in glibc and dig).
 #[test]
 fn the_default_deadline_is_shorter_than_a_clients_patience() {
     let silent = Upstream::start(|_| Reply::Silence);
@@ -181,7 +180,7 @@ fn the_default_deadline_is_shorter_than_a_clients_patience() {
     let begun = Instant::now();
     assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL");
     assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
-    // A query is not multiplied: RFC 9520 section 3.1 allows two retries per server and transport.
+    // Retries are limited: RFC 9520 section 3.1 allows two per server and transport.
     let asked = silent.asked("www.example");
     let streams = asked.iter().filter(|asked| asked.tcp).count();
     let datagrams = asked.len() - streams;
@@ -191,7 +190,7 @@ fn the_default_deadline_is_shorter_than_a_clients_patience() {
     );
 }
 
-/// All upstreams out is no reason to try none.
+/// If all upstreams are down, they are tried anyway.
 #[test]
 fn service_returns_when_the_only_upstream_does() {
     let upstream = named("back");
@@ -212,7 +211,7 @@ fn service_returns_when_the_only_upstream_does() {
     });
 }
 
-/// RFC 9520 section 3.2: that a resolution failed is kept, but no longer than it is true.
+/// RFC 9520 section 3.2: a resolution failure is cached, but only while it lasts.
 #[test]
 fn a_failure_that_is_kept_ends_when_the_upstream_answers_again() {
     let upstream = named("back");
@@ -236,8 +235,8 @@ fn a_failure_that_is_kept_ends_when_the_upstream_answers_again() {
     });
 }
 
-/// Two proxies that forward to each other: noticed when a query comes back, reported, and one query
-/// does not become many. (One that forwards to itself is a mistake in its file; see `checking`.)
+/// Two proxies that forward to each other: the loop is detected when a query comes back, and reported, and
+/// queries do not multiply. (A proxy that forwards to itself is a mistake in its file; see `checking`.)
 #[test]
 fn a_loop_is_noticed_and_reported() {
     let (one, other) = (address::fresh_socket(), address::fresh_socket());
@@ -247,7 +246,7 @@ fn a_loop_is_noticed_and_reported() {
         )
     };
     let first = Proxy::start(&text(one, other));
-    // Neither is ready for long: they lead back to each other.
+    // Neither is ready for long, since they forward to each other.
     let second = Proxy::launch(&text(other, one), &[]);
     second.process.logged("answering queries");
     let answer = crate::harness::ask(one, &Message::query("www.example", "A"));
@@ -261,8 +260,8 @@ fn a_loop_is_noticed_and_reported() {
     assert!(requests < 1000.0, "one query became {requests}");
 }
 
-/// Thousands of zones must not take the sockets that queries need. Probes get no answer here, so they stay where they
-/// are.
+/// The probes of thousands of zones must not use up the sockets for queries. Probes get no answer here, so
+/// their sockets stay in use.
 #[test]
 fn upstreams_are_probed_a_few_at_a_time() {
     let upstream = Upstream::start(|asked| match asked.is("NS") {
@@ -287,7 +286,7 @@ fn upstreams_are_probed_a_few_at_a_time() {
     assert_eq!(probed(), 16);
 }
 
-/// One that has nothing but SERVFAIL is as good as none.
+/// An upstream that only returns SERVFAIL counts as down.
 #[test]
 fn an_upstream_that_only_fails_is_left() {
     let (first, second) = (named("first"), named("second"));
@@ -310,8 +309,8 @@ fn an_upstream_that_only_fails_is_left() {
     );
 }
 
-/// A reload that changes a filter of one zone is nothing to its upstreams: no new connection, and what was found out
-/// about them stays.
+/// A reload that changes a zone's filter does not affect its upstreams: there is no new connection, and their
+/// state is kept.
 #[test]
 fn a_reload_keeps_connections_and_what_is_known_of_upstreams() {
     let (upstream, dead) = (named("here"), address::fresh_socket());
@@ -355,11 +354,11 @@ fn a_reload_keeps_connections_and_what_is_known_of_upstreams() {
     assert_eq!(requests, 4.0, "counters go on");
 }
 
-/// At a node's boot, queries may come back to the proxy until kube-proxy has written its rules.
+/// When a node boots, queries may return to the proxy until kube-proxy has written its rules.
 #[test]
 fn a_loop_that_ends_is_over_by_itself() {
     let listen = address::fresh_socket();
-    // HINFO queries come back, the others nowhere.
+    // HINFO queries return, the others are not forwarded.
     let upstream = Upstream::start(move |asked| match asked.is("TYPE13") {
         true => Reply::Message(crate::harness::ask(listen, &asked.message)),
         false => asked.denial("SERVFAIL", None),
@@ -388,7 +387,7 @@ fn a_loop_that_ends_is_over_by_itself() {
     });
 }
 
-/// The first readiness waits for an answer from an upstream of each zone, and says which it waits for.
+/// At startup, readiness waits for an answer from an upstream of each zone, and names those still missing.
 #[test]
 fn a_start_waits_for_an_answer_of_each_zone() {
     let (here, late) = (named("here"), named("late"));
@@ -408,7 +407,7 @@ fn a_start_waits_for_an_answer_of_each_zone() {
     });
     late.becomes(|asked| asked.answer(&[]));
     proxy.await_ready();
-    // What falls silent later is no reason.
+    // An upstream that fails later does not affect readiness.
     late.becomes(|_| Reply::Silence);
     assert_eq!(proxy.query("a.late.example", "A").rcode(), "SERVFAIL");
     assert_eq!(proxy.get("/ready").0, 200);
@@ -417,7 +416,7 @@ fn a_start_waits_for_an_answer_of_each_zone() {
     proxy.process.logged("no upstream has answered yet");
 }
 
-/// One that drops queries with EDNS answers those without.
+/// An upstream that drops queries with EDNS answers those without it.
 #[test]
 fn an_upstream_that_drops_edns_is_asked_without() {
     let upstream = Upstream::start(|asked| match &asked.message.edns {

@@ -20,7 +20,7 @@ fn www() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// How many TCP connections queries for names below `example` came on. Probes have one of their own.
+/// The number of TCP connections with queries below `example`. Probes have a separate one.
 fn connections(upstream: &Upstream) -> usize {
     let asked = upstream.everything();
     let queries = asked
@@ -64,7 +64,7 @@ fn tcp_only_is_tcp_only_and_one_connection_carries_many_queries() {
     assert_eq!(connections(&upstream), 1);
 }
 
-/// Many queries are on their way on one connection, and come back in any order (RFC 7766 section 6.2.1.1).
+/// Several queries share a connection, and answers come in any order (RFC 7766 section 6.2.1.1).
 #[test]
 fn tcp_queries_are_pipelined_and_answers_matched() {
     let gate = Gate::default();
@@ -95,7 +95,7 @@ fn tcp_queries_are_pipelined_and_answers_matched() {
     assert_eq!(connections(&upstream), 1);
 }
 
-/// A connection that the upstream closed under a query is replaced, and the query sent again.
+/// A connection closed by the upstream is replaced, and its query sent again.
 #[test]
 fn a_closed_connection_costs_no_query() {
     let upstream = www();
@@ -117,7 +117,7 @@ fn a_closed_connection_costs_no_query() {
     );
 }
 
-/// RFC 5452 section 9: IDs and source ports that nobody guesses.
+/// RFC 5452 section 9: unpredictable IDs and source ports.
 #[test]
 fn source_ports_and_ids_vary() {
     let upstream = www();
@@ -129,7 +129,7 @@ fn source_ports_and_ids_vary() {
     let ids: HashSet<u16> = asked.iter().map(|asked| asked.message.id).collect();
     let ports: HashSet<u16> = asked.iter().map(|asked| asked.from.port()).collect();
     assert!(ids.len() >= 95, "{} IDs in 100 queries", ids.len());
-    // A socket carries 16 queries at most.
+    // A socket carries at most 16 queries.
     assert!(ports.len() >= 6, "{} source ports in 100 queries", ports.len());
     let sequential = asked
         .windows(2)
@@ -138,7 +138,7 @@ fn source_ports_and_ids_vary() {
     assert!(sequential < 10, "IDs count up: {sequential} times");
 }
 
-/// RFC 5452 section 9.1: a response is the one to our question or it is nothing, and waiting goes on.
+/// RFC 5452 section 9.1: a response that does not match our question is ignored, and the wait goes on.
 #[test]
 fn answers_that_do_not_match_are_not_taken() {
     type Lie = fn(&mut Message);
@@ -167,7 +167,7 @@ fn answers_that_do_not_match_are_not_taken() {
     }
 }
 
-/// The same from an address that was not asked.
+/// The same for a response from another address.
 #[test]
 fn answers_from_elsewhere_are_not_taken() {
     let elsewhere = UdpSocket::bind((address::fresh(), 0)).expect("a socket");
@@ -183,12 +183,12 @@ fn answers_from_elsewhere_are_not_taken() {
     );
 }
 
-/// Octets that are no message are no answer, and no crash.
+/// Bytes that are not a message are neither an answer nor cause a crash.
 #[test]
 fn garbage_from_an_upstream_is_a_failure_of_the_upstream() {
     let upstream = Upstream::start(|asked| {
         let mut octets = asked.message_with(&[WWW]).encode();
-        // The answer's data ends before its length says.
+        // The answer's data is shorter than its length says.
         octets.truncate(octets.len() - 2);
         Reply::Octets(vec![octets])
     });
@@ -217,7 +217,7 @@ fn a_lost_datagram_is_sent_again() {
     );
 }
 
-/// RFC 6891 section 6.1.1 and RFC 7873 section 5: EDNS ends at each hop.
+/// RFC 6891 section 6.1.1 and RFC 7873 section 5: EDNS is hop by hop.
 #[test]
 fn edns_is_not_relayed() {
     let upstream = Upstream::start(|asked| {
@@ -242,7 +242,7 @@ fn edns_is_not_relayed() {
     );
 }
 
-/// An upstream that has never heard of EDNS is asked again without it (RFC 6891 section 6.2.2).
+/// An upstream without EDNS is asked again without it (RFC 6891 section 6.2.2).
 #[test]
 fn upstreams_without_edns_are_asked_without() {
     for rcode in ["FORMERR", "NOTIMP"] {
@@ -263,7 +263,7 @@ fn upstreams_without_edns_are_asked_without() {
     }
 }
 
-/// DO and CD are the client's business, and arrive.
+/// The client's DO and CD are passed on.
 #[test]
 fn dnssec_flags_are_passed_on() {
     let upstream = Upstream::start(|asked| Reply::Message(asked.message_with(&[WWW]).set(flags::AD)));
@@ -273,11 +273,11 @@ fn dnssec_flags_are_passed_on() {
     let asked = &upstream.asked("www.example")[0].message;
     assert!(asked.has(flags::CD | flags::RD));
     assert_eq!(asked.edns.as_ref().map(|edns| edns.flags & 0x8000), Some(0x8000));
-    // RFC 3225 section 3: DO in the answer is the one of the query.
+    // RFC 3225 section 3: DO in the answer is that of the query.
     assert_eq!(answer.edns.map(|edns| edns.flags & 0x8000), Some(0x8000));
 }
 
-/// What the upstream says is what the client hears.
+/// The upstream's answer reaches the client unchanged.
 #[test]
 fn rcodes_and_sections_pass_through() {
     let upstream = Upstream::start(|asked| {
@@ -307,7 +307,7 @@ fn rcodes_and_sections_pass_through() {
     assert_eq!(proxy.query("refused.example", "A").rcode(), "REFUSED");
 }
 
-/// One more than `concurrent` of the same client is turned away at once, not queued.
+/// One query more than `concurrent` from the same client is rejected immediately, not queued.
 #[test]
 fn concurrency_is_bounded() {
     let gate = Gate::default();
@@ -332,7 +332,7 @@ fn concurrency_is_bounded() {
     client::receive(&first);
 }
 
-/// Thousands of queries that wait for one zone's upstream are nothing to another zone's.
+/// Thousands of queries that wait for one zone's upstream do not affect another zone's.
 #[test]
 fn a_silent_upstream_holds_up_nobody_elses_queries() {
     let (silent, quick) = (Upstream::start(|_| Reply::Silence), www());
@@ -346,7 +346,7 @@ fn a_silent_upstream_holds_up_nobody_elses_queries() {
         silent.address, quick.address
     ));
     let waiting = client::socket(proxy.address);
-    // No more at once than sockets have room for.
+    // No more at once than the socket buffers hold.
     for group in 0..30 {
         for number in 0..100 {
             let name = format!("{number}.{group}.slow.example");
@@ -369,7 +369,7 @@ fn a_silent_upstream_holds_up_nobody_elses_queries() {
     assert_eq!(unanswered.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// A resolv.conf in the place of addresses.
+/// Upstreams from a resolv.conf.
 #[test]
 fn upstreams_come_from_a_resolv_conf() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -394,7 +394,7 @@ fn upstreams_come_from_a_resolv_conf() {
     assert_eq!(upstream.count("www.example"), 1);
 }
 
-/// The longest suffix owns a query; what no zone owns is refused.
+/// The longest suffix owns a query; a query that no zone owns is refused.
 #[test]
 fn the_longest_zone_wins() {
     let answering = |text: &'static str| {

@@ -1,4 +1,4 @@
-//! Records of a cluster, and an API server with every fault: what was known stays, and what is new is told again.
+//! Records of a cluster, and an API server with every fault: known records stay, and new ones arrive later.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use harness::message::Message;
 use harness::{Proxy, Upstream, client, until};
 use serde_json::json;
 
-/// A proxy that follows a cluster by the kubeconfig in a folder of its own.
+/// A proxy that follows a cluster through a kubeconfig in a separate folder.
 fn follow(server: &ApiServer, block: &str) -> (Proxy, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig");
@@ -20,7 +20,7 @@ fn follow(server: &ApiServer, block: &str) -> (Proxy, tempfile::TempDir) {
     (proxy, folder)
 }
 
-/// The first answer to a question for an address below `zoo.svc.cluster.local`, or the rcode.
+/// The first address for a name below `zoo.svc.cluster.local`, or the rcode.
 fn address(proxy: &Proxy, service: &str) -> String {
     let answer = proxy.query(&format!("{service}.zoo.svc.cluster.local."), "A");
     match answer.answers().first() {
@@ -35,7 +35,7 @@ fn await_address(proxy: &Proxy, service: &str, expected: &str) {
     });
 }
 
-/// Waits until a fault has been met, and sees that nothing was lost by it.
+/// Waits until a fault has occurred, and checks that nothing was lost.
 fn await_failures(proxy: &Proxy) {
     let failures = |proxy: &Proxy| {
         proxy
@@ -63,7 +63,7 @@ fn objects_become_answers() {
     assert!(serial(&proxy) > before);
     server.delete("services", "zoo/web");
     await_address(&proxy, "web", "NXDOMAIN");
-    // What changes no answer does not move the serial.
+    // A change without effect on answers does not change the serial.
     let before = serial(&proxy);
     let events = |proxy: &Proxy| {
         proxy
@@ -80,7 +80,7 @@ fn objects_become_answers() {
     assert!(status == 200 && page.contains("2 services"), "{page}");
 }
 
-/// `ExternalName` leads on through the zone that its target belongs to, behind a cache, too.
+/// `ExternalName` is resolved through the zone that owns its target, also with a cache in front.
 #[test]
 fn external_names_are_resolved_onward() {
     let server = ApiServer::start();
@@ -124,7 +124,8 @@ fn external_names_are_resolved_onward() {
     }
 }
 
-/// Services of several clusters, from an API server that has no such kind at first: names of the cluster do not wait for it.
+/// Services of several clusters. The API server lacks their kind at first: the cluster's names do not wait
+/// for it.
 #[test]
 fn services_of_several_clusters_are_answered() {
     let server = ApiServer::start();
@@ -171,7 +172,8 @@ fn services_of_several_clusters_are_answered() {
     until("the import to go", || shared().rcode() == "NXDOMAIN");
 }
 
-/// A zone of outside addresses beside that of the cluster, both from the same watch; a balancer's name is resolved onward.
+/// A zone for external addresses beside the cluster's, from the same watch; a load balancer's name is
+/// resolved.
 #[test]
 fn services_are_found_from_outside() {
     let server = ApiServer::start();
@@ -216,7 +218,7 @@ fn services_are_found_from_outside() {
     assert_eq!(address(&proxy, "front"), "10.0.0.2");
 }
 
-/// A cluster with pods of two namespaces, in front of an outside.
+/// A cluster with pods of two namespaces, and an upstream.
 struct Searching {
     server: ApiServer,
     upstream: Upstream,
@@ -252,7 +254,7 @@ impl Searching {
         }
     }
 
-    /// What a client gets for a name below `svc.cluster.local`.
+    /// A client's answer for a name below `svc.cluster.local`.
     fn ask(&self, client: &str, name: &str) -> Message {
         let query = Message::query(&format!("{name}.svc.cluster.local."), "A");
         client::ask_from(client.parse().unwrap(), self.proxy.address, &query)
@@ -264,7 +266,8 @@ fn put_pod(server: &ApiServer, name: &str, address: &str) {
     server.put("pods", name, object);
 }
 
-/// One answer in place of a pod's search, by the namespace of whoever asks, cached and not; nobody else gets it.
+/// One answer in place of a pod's search, for the client's namespace, cached or not; other clients do not get
+/// it.
 #[test]
 fn pods_searches_are_answered_at_once() {
     let cluster = Searching::start();
@@ -286,7 +289,7 @@ fn pods_searches_are_answered_at_once() {
         assert_eq!(own.answers()[1..], found[1..]);
     }
     assert_eq!(cluster.upstream.count("api.example"), 1, "for all");
-    // The address is another pod's, of another namespace.
+    // The address now belongs to another pod, in another namespace.
     cluster.server.delete("pods", "zoo/cage");
     put_pod(&cluster.server, "shop/new", "127.0.11.1");
     until("the new pod", || {
@@ -342,7 +345,8 @@ fn what_does_not_exist_falls_through() {
     assert_eq!(proxy.query("x.zoo.svc.cluster.local.", "A").rcode(), "NXDOMAIN");
 }
 
-/// While the API server is away, or says nonsense, what was known is served; then what happened meanwhile appears.
+/// While the API server is down or returns nonsense, the known records are served; then the missed changes
+/// appear.
 #[test]
 fn what_was_known_outlives_every_fault() {
     let server = ApiServer::start();
@@ -380,7 +384,7 @@ fn what_was_known_outlives_every_fault() {
     }
 }
 
-/// A watch that breaks goes on where it was; only when that is too long ago, everything is listed again.
+/// A broken watch resumes where it stopped; everything is listed again only if that is too long ago.
 #[test]
 fn watches_are_resumed() {
     let server = ApiServer::start();
@@ -397,7 +401,7 @@ fn watches_are_resumed() {
     server.recover();
     await_address(&proxy, "web", "10.0.0.2");
     assert_eq!(lists(), 1.0);
-    // Deleted while nobody listened, and forgotten.
+    // Deleted while no watch was open, and no longer in the server's history.
     let failures = || {
         proxy
             .metrics()
@@ -413,7 +417,7 @@ fn watches_are_resumed() {
     assert_eq!(lists(), 2.0);
 }
 
-/// Nonsense in a watch is no change: everything is listed again.
+/// Nonsense in a watch changes nothing: everything is listed again.
 #[test]
 fn events_that_cannot_be_read_lose_nothing() {
     let server = ApiServer::start();
@@ -434,7 +438,7 @@ fn events_that_cannot_be_read_lose_nothing() {
     await_address(&proxy, "web", "10.0.0.2");
 }
 
-/// An object that is not valid in DNS is named, and left as it was.
+/// An object that is invalid in DNS is reported, and its old records stay.
 #[test]
 fn malformed_objects_are_named() {
     let server = ApiServer::start();
@@ -454,7 +458,7 @@ fn malformed_objects_are_named() {
     assert_eq!(refused, 1.0);
 }
 
-/// Another token, another address: a kubeconfig that changed is read again.
+/// Another token, another address: a changed kubeconfig is read again.
 #[test]
 fn credentials_are_renewed() {
     let server = ApiServer::start();
@@ -470,14 +474,14 @@ fn credentials_are_renewed() {
     std::fs::write(&next, server.kubeconfig("renewed")).unwrap();
     std::fs::rename(next, file).unwrap();
     await_address(&proxy, "new", "10.0.0.2");
-    // What was heard before is not listed again.
+    // Known objects are not listed again.
     let lists = proxy
         .metrics()
         .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")]);
     assert_eq!(lists, 1.0);
 }
 
-/// A server whose certificate is of another authority than before is trusted once the file with the authority says so.
+/// A server certificate from a new authority is trusted once the authority's file has it.
 #[test]
 fn authorities_are_renewed() {
     let server = ApiServer::start();
@@ -501,7 +505,8 @@ fn authorities_are_renewed() {
     await_address(&proxy, "new", "10.0.0.2");
 }
 
-/// Before the first list names are not denied but failed, and the proxy is not ready for as long as it may wait.
+/// Before the first list, queries fail instead of being denied, and the proxy is not ready, for a limited
+/// time.
 #[test]
 fn it_waits_for_the_first_list() {
     let server = ApiServer::start();
@@ -526,7 +531,7 @@ fn it_waits_for_the_first_list() {
     await_address(&other, "web", "10.0.0.1");
 }
 
-/// A reload keeps what is known, also when it changes how it is told.
+/// A reload keeps the records, even if it changes how they are answered.
 #[test]
 fn reloads_keep_what_is_known() {
     let server = ApiServer::start();
@@ -544,7 +549,7 @@ fn reloads_keep_what_is_known() {
     );
 }
 
-/// A reload that follows another cluster waits until that is known: no name is missing in between.
+/// A reload to another cluster waits until its records are known: no name is missing in between.
 #[test]
 fn a_reload_waits_for_another_cluster() {
     let (before, after) = (ApiServer::start(), ApiServer::start());
@@ -568,7 +573,7 @@ fn a_reload_waits_for_another_cluster() {
     });
 }
 
-/// More than there is room for is left out, and named.
+/// Objects beyond the memory limit are left out, and reported.
 #[test]
 fn memory_is_bounded() {
     let server = ApiServer::start();

@@ -1,4 +1,5 @@
-//! One filter in every language of `examples/languages`: built as its `build.sh` builds it, asked as clients ask.
+//! The same filter in every language of `examples/languages`: built with its `build.sh`, and queried like a
+//! client.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ fn rust() {
     try_out("rust", &["cargo"], "memory=\"16MiB\"");
 }
 
-/// What `wasm32-wasip2` makes of a filter that takes the standard library for granted, with and without grants.
+/// A filter that relies on the standard library, built for `wasm32-wasip2`, with and without grants.
 #[test]
 fn rust_with_its_standard_library() {
     if !needs(&["cargo", "wasm32-wasip2"]) {
@@ -53,7 +54,7 @@ fn rust_with_its_standard_library() {
     )));
     granted.process.logged("the list has 1 names");
     assert_eq!(granted.query("ads.example", "A").rcode(), "NXDOMAIN");
-    // Whoever is asked reads no file.
+    // The file cannot be read.
     assert_eq!(
         granted.query("other.example", "A").answers(),
         ["other.example. A 1.1.1.0"]
@@ -81,7 +82,7 @@ fn python() {
     try_out("python", &["python3", "pip3"], limits);
 }
 
-/// What C and Go have of the interface is all of it: a filter that does what the kept one does.
+/// C and Go support the whole interface: a filter with all features of the one in Rust works.
 #[test]
 fn everything_in_c() {
     does_everything("c", &["clang", "wasm-ld"]);
@@ -106,7 +107,7 @@ fn does_everything(language: &str, tools: &[&str]) {
     released::uses_everything(&module, "");
 }
 
-/// Builds the filter in a folder from its source, into one of the target folder.
+/// Builds the filter of a folder into a folder within the target folder.
 fn build(folder: &Path, into: &str) -> PathBuf {
     let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("languages")
@@ -117,14 +118,14 @@ fn build(folder: &Path, into: &str) -> PathBuf {
     into.join("names.wasm")
 }
 
-/// A cargo for this workspace.
+/// Cargo for this workspace.
 fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     unconfused(cargo.current_dir(root()));
     cargo
 }
 
-/// What cargo tells this test about itself is not meant for the cargo that a build calls.
+/// Removes the variables that cargo sets for this test from the environment of the cargo that it calls.
 fn unconfused(command: &mut Command) -> &mut Command {
     for name in ["CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         command.env_remove(name);
@@ -132,8 +133,8 @@ fn unconfused(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Has the filter of a language, whose build needs these tools, do what every one of them does: find mistakes in its
-/// configuration, answer, refuse, pass, count, and log.
+/// Tests a language's filter, which needs these tools to build, for what all of them do: find mistakes in its
+/// configuration, answer, refuse, pass, count and log.
 fn try_out(language: &str, tools: &[&str], limits: &str) {
     if !needs(tools) {
         return;
@@ -150,7 +151,7 @@ fn try_out(language: &str, tools: &[&str], limits: &str) {
         )
     };
 
-    // All mistakes at once, each at its place. This compiles the module, too, however long that takes.
+    // All mistakes in one run, each at its place. This compiles the module, too, however long that takes.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("mistakes.kdl");
     let mistakes = "host \"hello.example\" \"192.0.2\"\nblok \"ads.example\"\nblock \"a..b\"";
@@ -191,7 +192,7 @@ fn try_out(language: &str, tools: &[&str], limits: &str) {
     assert_eq!(traps, 0.0);
 }
 
-/// What the page on languages shows of the filter is what was built above.
+/// The filter on the page about CoreDNS is the one that was built above.
 #[test]
 fn the_page_on_coredns_shows_the_filter() {
     let read = |file: &str| std::fs::read_to_string(root().join(file)).expect("a file");

@@ -1,4 +1,4 @@
-//! Addresses: several, of both families, and wildcards.
+//! Listen addresses: several, of both families, and wildcards.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -51,7 +51,7 @@ fn several_addresses_of_both_families() {
     );
 }
 
-/// What the kernel does with the marks is tested beside the code that makes them.
+/// The effect of the marks in the kernel is tested next to the code that sets them.
 #[test]
 fn sockets_are_marked_with_their_processors_while_that_is_wanted() {
     let upstream = upstream();
@@ -65,7 +65,7 @@ fn sockets_are_marked_with_their_processors_while_that_is_wanted() {
         let marks = sockets.iter().map(|socket| socket.cpu_affinity().unwrap() as i32);
         marks.collect::<HashSet<i32>>()
     };
-    // Of as many as there are, there is a worker for each of the first two.
+    // There is a worker for each of the first two processors, if there are as many.
     let processors = std::thread::available_parallelism().unwrap().get();
     let marked = marks();
     let known = marked.iter().filter(|mark| **mark >= 0).count();
@@ -78,8 +78,8 @@ fn sockets_are_marked_with_their_processors_while_that_is_wanted() {
     answers(proxy.address);
 }
 
-/// A connected socket takes nothing from another address than the one it asked: the answers come
-/// from where the query went, whichever of the machine's addresses that is.
+/// A connected socket accepts answers only from the address that it asked: a wildcard answers from the
+/// address that the query was sent to, whichever of the machine's it is.
 #[test]
 fn a_wildcard_answers_from_the_address_that_was_asked() {
     let upstream = upstream();
@@ -93,7 +93,7 @@ fn a_wildcard_answers_from_the_address_that_was_asked() {
     }
 }
 
-/// The same for IPv6, where loopback has but one address: in a network with more.
+/// The same for IPv6, in a network with more addresses, since loopback has only one.
 #[test]
 fn an_ipv6_wildcard_answers_from_the_address_that_was_asked() {
     if !needs(&["root", "ip", "nsenter", "dig"]) {
@@ -126,7 +126,7 @@ fn an_ipv6_wildcard_answers_from_the_address_that_was_asked() {
     }
 }
 
-/// An address that is taken is reported, and the proxy does not run without it.
+/// An address in use is reported, and the proxy does not run without it.
 #[test]
 fn an_address_that_is_taken_is_an_error() {
     let taken = address::fresh_socket();
@@ -139,7 +139,7 @@ fn an_address_that_is_taken_is_an_error() {
     proxy.process.logged(&taken.to_string());
 }
 
-/// An IPv6 wildcard does not take IPv4 away from a listener of its own.
+/// An IPv6 wildcard leaves IPv4 to a separate listener.
 #[test]
 fn both_wildcards_stand_side_by_side() {
     let upstream = upstream();

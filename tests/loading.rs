@@ -1,5 +1,5 @@
-//! Filters that are hostile before they answer a single query: that compile for ever, want a gigabyte, start slowly. Loading
-//! happens beside everything else, within limits, and ends when nobody waits for it.
+//! Filters that are hostile before their first query: they compile endlessly, need a gigabyte, or start
+//! slowly. Loading happens in the background, within limits, and ends when its result is no longer needed.
 
 use std::fs;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use std::process::Output;
 use crate::harness::client::ask_from;
 use crate::harness::{Message, Proxy, Upstream, eventually, forward_once, proxy, until};
 
-/// A plain module with the interface of a filter that takes part in queries and passes them all. `configure` and
-/// `queries` are instructions before each of the two is done, `more` are further fields.
+/// A plain module with the interface of a filter that passes all queries. `configure` and `queries` are
+/// instructions to run first in each, `more` are further fields.
 fn filter(configure: &str, queries: &str, more: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -30,8 +30,8 @@ fn filter(configure: &str, queries: &str, more: &str) -> Vec<u8> {
     wat::parse_str(text).expect("a module")
 }
 
-/// Some ten kilobytes in which each of many blocks hands on a thousand values: a million values, and minutes, to a compiler
-/// that optimizes.
+/// About ten kilobytes in which each of many blocks passes on a thousand values: a million values, and
+/// minutes, for an optimizing compiler.
 fn compile_bomb() -> Vec<u8> {
     let values = "i32 ".repeat(1000);
     let gets: String = (0..1000).map(|index| format!("local.get {index} ")).collect();
@@ -43,7 +43,7 @@ fn compile_bomb() -> Vec<u8> {
     )
 }
 
-/// A folder with a module and a configuration that uses it beside a calm zone.
+/// A folder with a module, and a configuration that uses it beside a calm zone.
 struct Setup {
     folder: tempfile::TempDir,
 }
@@ -69,13 +69,13 @@ impl Setup {
         )
     }
 
-    /// Starts `run` with this text and nothing that was compiled before.
+    /// Starts `run` with this text, and with an empty cache of compiled modules.
     fn launch(&self, text: &str) -> Proxy {
         let cache = self.path("compiled");
         Proxy::launch(text, &["--compiled-cache", &cache.display().to_string()])
     }
 
-    /// What `check` says of the configuration with the hostile filter.
+    /// The output of `check` for the configuration with the hostile filter.
     fn check(&self, options: &str) -> (Output, String) {
         let file = self.path("dnsweir.kdl");
         let text = format!("listen \"127.0.0.1\"\n{}", self.text(options));
@@ -91,10 +91,10 @@ const CALM: &str = "filter \"table\" { module \"builtin:hosts\"; limits time=\"1
      config { host \"calm.test\" \"192.0.2.7\"; host \"a.hostile.test\" \"192.0.2.8\" } }\n\
      zone \"calm.test\" { use \"table\" }\n";
 
-/// Longer than any test takes, and all the memory it may want.
+/// More time than any test takes, and enough memory.
 const UNLIMITED: &str = "limits load-time=\"1h\" load-memory=\"4GiB\"";
 
-/// Whether this process has a child that compiles.
+/// Whether this process has a compiling child.
 fn compiles(parent: u32) -> bool {
     let wanted = format!("--parent={parent}");
     let entries = fs::read_dir("/proc").expect("processes").flatten();
@@ -117,7 +117,7 @@ fn calm(proxy: &Proxy) {
 fn compiling_has_a_limit_of_time() {
     let (output, said) = Setup::new(&compile_bomb()).check("limits load-time=\"1s\" load-memory=\"4GiB\"");
     assert_eq!(output.status.code(), Some(64), "{said}");
-    // On a busy machine its time on the clock is up first.
+    // On a slow machine, the wall-clock limit comes first.
     assert!(said.contains("`limits load-time=`"), "{said}");
     assert!(said.contains("dnsweir.kdl:3:"), "{said}");
 }
@@ -130,7 +130,7 @@ fn compiling_has_a_limit_of_memory() {
     assert!(said.contains("`limits load-memory=`"), "{said}");
 }
 
-/// The built-in filters need less than the least that can be written.
+/// The built-in filters need less than the smallest configurable limits.
 #[test]
 fn ordinary_filters_stay_far_below_the_limits() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -170,7 +170,7 @@ fn sigterm_ends_a_reload_that_compiles() {
     until("the compiler to be gone", || !compiles(proxy.process.id()));
 }
 
-/// Nor does it wait for the first load.
+/// Nor does it wait for the initial load.
 #[test]
 fn sigterm_ends_a_start_that_compiles() {
     let setup = Setup::new(&compile_bomb());
@@ -181,7 +181,7 @@ fn sigterm_ends_a_start_that_compiles() {
     until("the compiler to be gone", || !compiles(proxy.process.id()));
 }
 
-/// A compiler does not outlive who waits for it, however that one ends.
+/// The compiler ends with the proxy, however that ends.
 #[test]
 fn a_killed_proxy_leaves_no_compiler_behind() {
     let setup = Setup::new(&compile_bomb());
@@ -192,7 +192,7 @@ fn a_killed_proxy_leaves_no_compiler_behind() {
     until("the compiler to be gone", || !compiles(proxy.process.id()));
 }
 
-/// A bomb in a new configuration leaves the old one in force, and is reported.
+/// A bomb in a new configuration leaves the old one in effect, and is reported.
 #[test]
 fn a_bomb_changes_nothing() {
     let setup = Setup::new(&compile_bomb());
@@ -206,7 +206,7 @@ fn a_bomb_changes_nothing() {
     calm(&proxy);
 }
 
-/// A newer configuration does not wait until the bomb has gone off.
+/// A newer configuration does not wait for the bomb to finish compiling.
 #[test]
 fn a_newer_configuration_does_not_wait_for_a_bomb() {
     let setup = Setup::new(&compile_bomb());
@@ -223,7 +223,7 @@ fn a_newer_configuration_does_not_wait_for_a_bomb() {
     until("the compiler to be gone", || !compiles(proxy.process.id()));
 }
 
-/// The number in LEB128.
+/// A number in LEB128.
 fn leb(mut number: usize) -> Vec<u8> {
     let mut octets = Vec::new();
     while number >= 0x80 {
@@ -234,12 +234,12 @@ fn leb(mut number: usize) -> Vec<u8> {
     octets
 }
 
-/// A section: its number, its size, and what is in it.
+/// A section: its ID, its size, and its content.
 fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id][..], &leb(content.len()), content].concat()
 }
 
-/// Sixty instances of a module with a million globals take a gigabyte, without a page of linear memory.
+/// Sixty instances of a module with a million globals take a gigabyte without any linear memory.
 #[test]
 fn globals_count_as_memory() {
     // i32, immutable, `i32.const 0`, `end`.
@@ -258,19 +258,19 @@ fn globals_count_as_memory() {
     assert!(said.contains("`limits memory=`"), "{said}");
 }
 
-/// A filter that traps and takes long to start costs the worker neither: until it is there again, `on-error` decides.
+/// A filter that traps and restarts slowly does not block its worker: until it is back, `on-error` decides.
 #[test]
 fn a_slow_start_is_nobody_elses() {
     let spin = "(loop $again (br_if $again (i32.lt_u \
         (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 50000000))))";
-    // Traps if the first octet of the name, a length, is that of `trap`.
+    // Traps if the first byte of the name, a length, is that of `trap`.
     let trap = "(if (i32.eq (i32.load8_u (local.get $bytes)) (i32.const 4)) (then unreachable))";
     let setup = Setup::new(&filter(spin, trap, ""));
     let mut proxy = setup.launch(&format!("workers 1\n{}", setup.text("on-error \"refuse\"")));
     proxy.await_ready();
     let label = ("filter", "hostile");
     assert_eq!(proxy.query("a.hostile.test", "A").rcode(), "NOERROR");
-    // Those that are ready are soon used up. Each name and each client is another one, so that none is to blame.
+    // The ready instances are soon used up. Names and clients all differ, so that none is blamed.
     let mut asked = 0;
     until("a query to come while the filter starts", || {
         let query = Message::query(&format!("{asked:04}.hostile.test"), "A");
@@ -287,7 +287,7 @@ fn a_slow_start_is_nobody_elses() {
     });
 }
 
-/// A configuration that never ends is a mistake of the configuration, and no reason to hang.
+/// An endless `configure` is a mistake in the configuration, not a hang.
 #[test]
 fn configuring_has_a_limit() {
     let setup = Setup::new(&filter("(loop $again (br $again))", "", ""));
@@ -296,7 +296,7 @@ fn configuring_has_a_limit() {
     assert!(said.contains("being configured"), "{said}");
 }
 
-/// All test cases together have one limit, and the first that differs ends them.
+/// All test cases share one limit, and end at the first difference.
 #[test]
 fn test_cases_have_one_limit() {
     let spin = "(loop $again (br $again))";
@@ -311,7 +311,7 @@ fn test_cases_have_one_limit() {
     assert!(said.contains("test case 1 of 1000"), "{said}");
 }
 
-/// A mistake in a file of test cases is told with its line, where the configuration names the module.
+/// A mistake in a file of test cases is reported with its line, at the module in the configuration.
 #[test]
 fn test_cases_that_are_not_valid_are_told() {
     let setup = Setup::new(&filter("", "", ""));
@@ -324,14 +324,14 @@ fn test_cases_that_are_not_valid_are_told() {
     assert!(said.contains("dnsweir.kdl:3:"), "{said}");
 }
 
-/// Whoever looks after a process that ended would start it again after longer and longer pauses.
+/// Otherwise, a supervisor would restart the process after longer and longer pauses.
 #[test]
 fn a_start_that_may_wait_begins_when_the_configuration_is_right() {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
     let right = format!("zone \".\" {{ cache; {} }}", forward_once(upstream.address));
     for (wrong, named) in [
         ("zone \".\" { cache; forwrad \"192.0.2.1\" }", "forwrad"),
-        // No KDL at all; the line of `admin` can be read by itself.
+        // Not KDL at all, but the line of `admin` can still be read.
         ("zone \".\" { cache", "dnsweir.kdl"),
         (
             "filter \"f\" { module \"builtin:hosts\"; config { host } }\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }",

@@ -1,4 +1,4 @@
-//! What the proxy says: logs on standard error, query lines on standard output.
+//! Output: logs on standard error, query lines on standard output.
 
 use crate::harness::{Proxy, Upstream, forward_once, until};
 
@@ -11,7 +11,7 @@ fn start(arguments: &[&str]) -> (Proxy, Upstream) {
     (proxy, upstream)
 }
 
-/// The start says where it listens; levels are words.
+/// The start logs the listen addresses; levels are words.
 #[test]
 fn logs_are_text_by_default() {
     let (proxy, _upstream) = start(&[]);
@@ -43,7 +43,7 @@ fn levels_are_obeyed() {
     talkative.process.logged("INFO");
 }
 
-/// A level that is none is an error of usage.
+/// An unknown level is a usage error.
 #[test]
 fn unknown_levels_are_refused() {
     let mut proxy = Proxy::launch(
@@ -54,14 +54,14 @@ fn unknown_levels_are_refused() {
     proxy.process.logged("loudly");
 }
 
-/// Fills both pipes, which nobody reads, and the queues behind them: the main thread with reports of bad files, the
-/// workers with a filter's lines.
+/// Fills both pipes, which are not read, and the queues behind them: the main thread with reports of bad
+/// files, the workers with a filter's lines.
 fn overfill(proxy: &Proxy) {
     let dropped = |stream| {
         let metrics = proxy.metrics();
         metrics.sum("dnsweir_output_lines_dropped_total", &[("stream", stream)])
     };
-    // Half a mebibyte of mistakes each.
+    // Half a MiB of mistakes each.
     proxy.rewrite(&format!(
         "zone \".\" {{ {} }}",
         "forwart \"192.0.2.1\"; ".repeat(1000)
@@ -78,7 +78,7 @@ fn overfill(proxy: &Proxy) {
     });
 }
 
-/// A long line for each query.
+/// A long line per query.
 fn talkative() -> String {
     let format = format!("{{name}} {}", "x".repeat(8000));
     format!(
@@ -88,7 +88,7 @@ fn talkative() -> String {
     )
 }
 
-/// Whoever should read may be stopped for good: that costs lines and nothing else.
+/// A reader that stops for good costs lines and nothing else.
 #[test]
 fn output_that_nobody_reads_stops_nothing() {
     let mut proxy = Proxy::launch_unread(&talkative(), &["--log-level", "trace"]);
@@ -103,7 +103,7 @@ fn output_that_nobody_reads_stops_nothing() {
     assert_eq!(proxy.process.ended().code(), Some(0));
 }
 
-/// As with a journal that is started anew: the log goes on, and says what is missing.
+/// As when a journal restarts: the log continues, and says how much is missing.
 #[test]
 fn a_reader_that_comes_back_is_told_what_is_missing() {
     let mut proxy = Proxy::launch_unread(&talkative(), &[]);
@@ -118,7 +118,7 @@ fn a_reader_that_comes_back_is_told_what_is_missing() {
     proxy.process.logged("reloaded");
 }
 
-/// What keeps a process from starting is said however slow the reader is, and does not keep it from ending.
+/// The reason for a failed start is written however slow the reader is, without delaying the exit for long.
 #[test]
 fn a_failed_start_ends_with_nobody_reading() {
     let mistakes = "forwart \"192.0.2.1\"; ".repeat(1000);

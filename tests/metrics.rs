@@ -1,4 +1,4 @@
-//! `/metrics`: what is in it, in which format, and who reads it.
+//! `/metrics`: its content, its formats, and its consumers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::harness::metrics::Metrics;
 use crate::harness::process::Process;
 use crate::harness::{Message, Proxy, address, eventually, needs, proxy, tools, until};
 
-/// What docs/reference/metrics.md lists is there, what is there is listed, and everything is described.
+/// The metrics match those in docs/reference/metrics.md, and all have descriptions.
 #[test]
 fn metrics_are_documented_and_described() {
     let (proxy, upstream) = start();
@@ -32,7 +32,7 @@ fn metrics_are_documented_and_described() {
         .collect();
     assert!(listed.len() > 20, "{listed:?}");
     let mut served: BTreeSet<String> = metrics.families();
-    // What only those show who follow a cluster or a node's pods, have a zone file or a tap, or ask over TLS.
+    // Metrics that need a cluster, a node's pods, a zone file, dnstap, or TLS upstreams.
     let (server, folder) = (ApiServer::start(), tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
@@ -73,7 +73,7 @@ fn metrics_are_documented_and_described() {
     }
 }
 
-/// What Prometheus' own tool says of a page in its text format: of syntax, names and missing help.
+/// The complaints of Prometheus's own tool about a page in text format: syntax, names and missing help.
 fn complaints(page: &str) -> String {
     use std::process::Stdio;
     let mut promtool = tools::command("promtool")
@@ -91,7 +91,7 @@ fn complaints(page: &str) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// A response: its head in small letters, and its body.
+/// A response: its head in lowercase, and its body.
 fn response(server: SocketAddr, headers: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server).expect("a connection");
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {server}\r\n{headers}Connection: close\r\n\r\n");
@@ -103,7 +103,7 @@ fn response(server: SocketAddr, headers: &str) -> (String, Vec<u8>) {
     (String::from_utf8_lossy(&response).to_ascii_lowercase(), body)
 }
 
-/// OpenMetrics for those that ask for it, the text format for all others, and either in gzip.
+/// OpenMetrics for clients that ask for it, the text format for others, and both in gzip.
 #[test]
 fn metrics_come_as_they_are_asked_for() {
     let (proxy, _upstream) = start();
@@ -154,7 +154,7 @@ fn metrics_come_as_they_are_asked_for() {
     }
 }
 
-/// What dashboards of any process show is this process's.
+/// The standard process metrics are those of this process.
 #[test]
 fn the_process_shows_what_every_process_does() {
     let before = SystemTime::now()
@@ -179,7 +179,7 @@ fn the_process_shows_what_every_process_does() {
         .expect("a time")
         .as_secs_f64();
     let started = value("process_start_time_seconds");
-    // The kernel says when the machine started in whole seconds.
+    // The kernel reports the machine's start time in whole seconds.
     assert!(
         before - 2.0 < started && started < after + 2.0,
         "{before} {started} {after}"
@@ -191,7 +191,7 @@ fn the_process_shows_what_every_process_does() {
     });
 }
 
-/// What docs/reference/memory.md lists are the parts that there are.
+/// The parts in docs/reference/memory.md match the actual ones.
 #[test]
 fn the_parts_of_the_ceiling_are_documented() {
     let (proxy, _upstream) = start();
@@ -207,7 +207,7 @@ fn the_parts_of_the_ceiling_are_documented() {
     );
 }
 
-/// The numbers are those of what was asked, by zone, server, transport, type and rcode.
+/// The counts match the queries, by zone, server, transport, type and rcode.
 #[test]
 fn metrics_agree_with_what_was_asked() {
     let (proxy, upstream) = start();
@@ -242,7 +242,7 @@ fn metrics_agree_with_what_was_asked() {
         &[("to", &to), ("proto", "udp")],
         sent as f64,
     );
-    // The second time the verdict may have been remembered; each worker remembers its own.
+    // The second verdict may have been remembered; each worker remembers its own.
     let of_table = [("filter", "table"), ("verdict", "answer")];
     let said = |metrics: &Metrics| metrics.sum("dnsweir_filter_verdicts_total", &of_table);
     let remembered = |metrics: &Metrics| metrics.sum("dnsweir_filter_remembered_total", &of_table[..1]);
@@ -259,7 +259,7 @@ fn metrics_agree_with_what_was_asked() {
     histograms_are_cumulative(&metrics);
 }
 
-/// Buckets count up, and the last of them is the count.
+/// Buckets are cumulative, and the last one is the count.
 fn histograms_are_cumulative(metrics: &Metrics) {
     let buckets = metrics
         .samples()
@@ -293,7 +293,7 @@ fn histograms_are_cumulative(metrics: &Metrics) {
     }
 }
 
-/// A real Prometheus reads the page: types and help, labels and values.
+/// A real Prometheus parses the page: types and help, labels and values.
 #[test]
 fn prometheus_scrapes_the_metrics() {
     if !needs(&["prometheus"]) {
@@ -318,7 +318,7 @@ fn prometheus_scrapes_the_metrics() {
             ))
             .arg(format!("--web.listen-address={server}")),
     );
-    // What it answers to a query: the values of all series that match.
+    // Its answer to a query: the values of all matching series.
     let ask = |query: &str| -> Option<Vec<String>> {
         let (_, body) = proxy::try_get(server, &format!("/api/v1/query?query={query}"))?;
         let json: serde_json::Value = serde_json::from_str(&body).ok()?;

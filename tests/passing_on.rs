@@ -1,9 +1,9 @@
-//! Sources that leave questions to the next stage: `except` and `next` of `forward`.
+//! Sources that pass questions to the next stage: `except` and `next` of `forward`.
 
 use crate::harness::upstream::Reply;
 use crate::harness::{ONCE, Proxy, Upstream};
 
-/// Says one address for every name.
+/// Answers every name with this address.
 fn saying(address: &'static str) -> Upstream {
     Upstream::start(move |asked| asked.answer(&[&format!("{} 300 A {address}", asked.name())]))
 }
@@ -23,7 +23,7 @@ fn excepted_names_go_to_the_next_stage() {
         ("a.test.", "192.0.2.2"),
         ("test.", "192.0.2.1"),
     ] {
-        // The second time out of the cache, which is above both.
+        // The second time from the cache, which is above both.
         for _ in 0..2 {
             assert_eq!(
                 proxy.query(name, "A").answers(),
@@ -47,7 +47,7 @@ fn what_is_excepted_and_nobody_elses_is_refused() {
     assert_eq!(proxy.query("www.example", "A").rcode(), "NOERROR");
 }
 
-/// Each kind of answer that may be left to others, and that the others are not asked in vain.
+/// Each kind of answer that may go to the next stage, which gets no unnecessary queries.
 #[test]
 fn some_answers_are_left_to_the_next_stage() {
     let first = Upstream::start(|asked| match &*asked.name() {
@@ -88,7 +88,7 @@ fn some_answers_are_left_to_the_next_stage() {
     }
 }
 
-/// Those who ask the same at the same time share one query to each of the two.
+/// Identical queries at the same time share one query to each of the two.
 #[test]
 fn those_who_wait_go_on_together() {
     let first = Upstream::start(|asked| asked.denial("NXDOMAIN", None));

@@ -1,4 +1,4 @@
-//! `dnsweir filter record`: test cases from what clients ask a server that tells it over dnstap.
+//! `dnsweir filter record`: test cases from the queries of a server with dnstap.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use crate::harness::process::Process;
 use crate::harness::proxy::command;
 use crate::harness::{Message, Proxy, Upstream, until};
 
-/// A recording that has begun.
+/// A running recording.
 fn record(place: &str, output: &Path, more: &[&str]) -> Process {
     let mut command = command();
     command.args(["filter", "record", place, "--output"]);
     Process::start(command.arg(output).args(more))
 }
 
-/// A proxy that tells what its clients ask.
+/// A proxy that logs its clients' queries over dnstap.
 fn told(place: &str) -> (Proxy, Upstream) {
     let upstream = Upstream::zone(&[
         "refuse.example. 300 A 192.0.2.1",
@@ -27,7 +27,7 @@ fn told(place: &str) -> (Proxy, Upstream) {
     (proxy, upstream)
 }
 
-/// Has the module say what it says to what was recorded, twice: the second time nothing differs.
+/// Records the module's answers to the recorded queries, and tests them again: nothing may differ.
 fn bless(cases: &Path) -> String {
     let test = |more: &[&str]| {
         let mut test = command();
@@ -70,10 +70,10 @@ fn queries_become_test_cases() {
         text.contains("    refuse \"NXDOMAIN\"") && text.contains("    pass"),
         "{text}"
     );
-    // Neither an address nor an option that could be a client's.
+    // Neither an address nor an option that may identify a client.
     assert!(!text.contains("127.") && !text.contains("option"), "{text}");
 
-    // What was recorded is not written over.
+    // An existing recording is not overwritten.
     let mut again = record(&place, &cases, &[]);
     assert_eq!(again.ended().code(), Some(64));
     again.logged("is there: name another file, or remove it");
@@ -113,13 +113,13 @@ fn what_is_no_dnstap_is_an_error() {
     let mut recording = record(&file.display().to_string(), &cases, &[]);
     assert!(!recording.ended().success());
     recording.logged("notes.txt: it is not a file of dnstap");
-    // Nobody comes, and the time is over.
+    // Without a connection, it ends after its time.
     let place = format!("unix:{}", folder.path().join("tap.sock").display());
     std::fs::remove_file(&cases).expect("what was begun");
     assert!(record(&place, &cases, &["--for", "1s"]).ended().success());
 }
 
-/// A connection to a plain file is refused as one to a socket that nobody listens at.
+/// A connection to a plain file is refused like one to a socket without a listener.
 #[test]
 fn a_plain_file_in_the_place_of_a_socket_stays() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A new configuration takes over without a query lost; a bad one changes nothing.
+//! A new configuration takes over without losing a query; an invalid one changes nothing.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ fn a_bad_file_changes_nothing_and_is_reported() {
     );
     assert!(proxy.process.running());
 
-    // And the next good one is taken.
+    // The next valid one is loaded.
     proxy.reload(&forward(&upstream));
     assert_eq!(
         proxy.query("www.example", "A").answers(),
@@ -78,7 +78,7 @@ fn a_bad_file_changes_nothing_and_is_reported() {
     );
 }
 
-/// A filter that rejects its configuration makes the whole new configuration a bad one.
+/// A filter that rejects its configuration makes the whole new configuration invalid.
 #[test]
 fn a_filter_that_refuses_its_configuration_changes_nothing() {
     let upstream = one("192.0.2.1");
@@ -97,7 +97,7 @@ fn a_filter_that_refuses_its_configuration_changes_nothing() {
     );
 }
 
-/// What has begun ends on the generation it began with.
+/// A query in flight ends on the generation that it started with.
 #[test]
 fn a_query_in_flight_ends_on_its_own_generation() {
     let gate = Gate::default();
@@ -125,7 +125,7 @@ fn a_query_in_flight_ends_on_its_own_generation() {
     );
 }
 
-/// Ten reloads under load: every query gets its answer.
+/// Ten reloads under load: every query is answered.
 #[test]
 fn no_query_is_lost_over_reloads() {
     let (first, second) = (one("192.0.2.1"), one("192.0.2.1"));
@@ -153,7 +153,7 @@ fn no_query_is_lost_over_reloads() {
     assert!(client.join().expect("every query answered") > 10);
 }
 
-/// A reload may move to other addresses.
+/// A reload may change the listen addresses.
 #[test]
 fn listen_addresses_follow_the_configuration() {
     let upstream = one("192.0.2.1");
@@ -168,7 +168,7 @@ fn listen_addresses_follow_the_configuration() {
     );
 }
 
-/// So do the limits of listeners that stay.
+/// The limits of listeners that stay change, too.
 #[test]
 fn limits_of_listeners_follow_the_configuration() {
     let upstream = Upstream::start(|asked| {
@@ -181,11 +181,11 @@ fn limits_of_listeners_follow_the_configuration() {
     assert!(!is_cut());
     for (limits, expected) in [("udp-size 512", true), ("udp-size 4096", false)] {
         proxy.reload(&limited(limits));
-        // Until all workers have gone over.
+        // Until all workers have switched.
         until("the new size to be kept to", || is_cut() == expected);
     }
 
-    // Connections that are open stay until there is no room for the next one.
+    // Open connections stay until there is no room for the next one.
     let mut open = proxy.connect();
     let query = Message::query("www.example", "TXT");
     open.ask(&query);
@@ -196,11 +196,12 @@ fn limits_of_listeners_follow_the_configuration() {
     assert_eq!(open.receive(), None);
 }
 
-/// What fails at the last step, the control socket, leaves the admin addresses as they were: a liveness probe goes on.
+/// A failure at the last step, the control socket, leaves the admin addresses as they were: liveness probes
+/// succeed.
 #[test]
 fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
     let upstream = one("192.0.2.1");
-    // The folder is one that the process may write to.
+    // The process may write to this folder.
     let proxy = Proxy::start(&format!("control \"control\"\n{}", forward(&upstream)));
     let moved = std::net::SocketAddr::new(proxy.admin.ip(), 9254);
     let missing = proxy.folder().join("missing/control");
@@ -217,7 +218,7 @@ fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
     );
     assert_eq!(try_get(moved, "/health"), None);
     assert_eq!(proxy.generation(), 1.0);
-    // And both move when nothing is in the way.
+    // Both move once nothing is in the way.
     std::fs::create_dir(missing.parent().expect("a folder")).expect("a folder");
     proxy.process.signal("HUP");
     until("the admin address to move", || {
@@ -229,7 +230,7 @@ fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
     assert!(missing.exists());
 }
 
-/// What was taken for a configuration that is not taken after all is given back.
+/// Resources acquired for a configuration that fails to load are released.
 #[test]
 fn a_reload_that_fails_leaves_nothing() {
     let upstream = one("192.0.2.1");
@@ -238,7 +239,7 @@ fn a_reload_that_fails_leaves_nothing() {
         let entries = std::fs::read_dir(format!("/proc/{}/{of}", proxy.process.id()));
         entries.expect("a running process").count()
     };
-    // Once, so that whatever is made with the first reload is there.
+    // Once, so that whatever the first reload creates exists.
     proxy.reload(&forward(&upstream));
     let before = until_steady(|| (count("fd"), count("task")));
     let (free, taken) = (
@@ -260,7 +261,7 @@ fn a_reload_that_fails_leaves_nothing() {
     until("everything to be given back", || {
         std::net::UdpSocket::bind(free).is_ok() && (count("fd"), count("task")) <= before
     });
-    // Nothing of it is in the way later.
+    // Nothing of it is left to interfere later.
     drop(holder);
     proxy.reload(&format!(
         "listen \"$LISTEN\" \"{free}\" \"{taken}\"\n{}",
@@ -274,7 +275,7 @@ fn a_reload_that_fails_leaves_nothing() {
     }
 }
 
-/// A figure that has come to rest: what a process does by itself ends sometime.
+/// A figure once it is stable: the process's own activity ends eventually.
 fn until_steady<T: PartialEq>(figure: impl Fn() -> T) -> T {
     let mut last = figure();
     until("the process to come to rest", || {
@@ -287,13 +288,13 @@ fn until_steady<T: PartialEq>(figure: impl Fn() -> T) -> T {
     last
 }
 
-/// A filter's module that changed is compiled and swapped in by itself; one that is none is not.
+/// A changed filter module is compiled and swapped in automatically; an invalid one is not.
 #[test]
 fn a_changed_module_is_swapped_in() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 1 A 192.0.2.1", asked.name())]));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let module = folder.path().join("filter.wasm");
-    // Moved into place, as whoever installs a file does.
+    // Moved into place, as installers do.
     let install = |bytes: &[u8]| {
         let new = folder.path().join("new");
         std::fs::write(&new, bytes).expect("a module");
@@ -320,7 +321,7 @@ fn a_changed_module_is_swapped_in() {
     assert_eq!(proxy.query("trap.example", "A").rcode(), "NOERROR");
 }
 
-/// So is a resolv.conf, which changes with the network.
+/// The same for a resolv.conf, which changes with the network.
 #[test]
 fn a_changed_resolv_conf_is_followed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -334,7 +335,7 @@ fn a_changed_resolv_conf_is_followed() {
     });
 }
 
-/// Ends what goes on beside a test, however the test ends.
+/// Stops a background activity, however the test ends.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -343,7 +344,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// One zone's filter is swapped, and swapped again: what is known of upstreams stays, and so do the connections to them.
+/// Repeated swaps of one zone's filter keep the state of upstreams and the connections to them.
 #[test]
 fn swaps_of_a_filter_touch_no_upstream() {
     const SWAPS: usize = 100;
@@ -362,7 +363,7 @@ fn swaps_of_a_filter_touch_no_upstream() {
         let queries = asked.iter().filter(|asked| asked.name().ends_with("example."));
         queries.map(|asked| asked.from).collect::<HashSet<_>>()
     };
-    // Each worker has its connection.
+    // Each worker has a connection.
     until("a connection of each worker", || {
         proxy.query("first.example", "A");
         connections().len() == 2
@@ -378,7 +379,7 @@ fn swaps_of_a_filter_touch_no_upstream() {
                     [format!("{name}. A 192.0.2.1")]
                 );
                 asked += 1;
-                // Load enough, and the machine is there for the swaps.
+                // This is load enough, and leaves the machine to the swaps.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             asked
@@ -386,8 +387,8 @@ fn swaps_of_a_filter_touch_no_upstream() {
         let ending = Ending(&stop);
         for number in 1..=SWAPS {
             proxy.reload(&text(number));
-            // On a busy machine the watch of the file may come to it late: then the text before was read once more, and
-            // counted.
+            // On a slow machine, the file watch may be late: then the previous text was read and counted once
+            // more.
             until("the swapped filter", || {
                 proxy.query("own.test", "A").answers() == [format!("own.test. A 127.0.1.{number}")]
             });
@@ -405,7 +406,7 @@ fn swaps_of_a_filter_touch_no_upstream() {
     assert_eq!(probes, 1, "its health is not asked for again");
 }
 
-/// A filter called `f` in a zone that works without it, and a zone with these `clients`.
+/// A filter `f` in a zone that works without it, and a zone with these `clients`.
 fn with_filter(upstream: &Upstream, filter: &str, clients: &str) -> String {
     let forward = forward_once(upstream.address);
     format!(
@@ -413,12 +414,12 @@ fn with_filter(upstream: &Upstream, filter: &str, clients: &str) -> String {
     )
 }
 
-/// One that works.
+/// A filter that works.
 fn hosts() -> String {
     "module \"builtin:hosts\"; config { zone \"own.test\"; host \"a.own.test\" \"127.0.1.1\" }".to_owned()
 }
 
-/// One that traps.
+/// A filter that traps.
 fn trap(words: &str) -> String {
     format!(
         "module \"{}\"; {words}; config {{ queries }}",
@@ -426,7 +427,7 @@ fn trap(words: &str) -> String {
     )
 }
 
-/// Asks for a name that it traps on, as one of so many clients.
+/// Asks for a name that makes the filter trap, as one of several clients.
 fn ask_for_trap(proxy: &Proxy, number: u8, clients: u8) -> String {
     let query = Message::query(&format!("trap{number}.test"), "A");
     let client = IpAddr::from([127, 0, 1, 1 + number % clients]);
@@ -439,7 +440,7 @@ fn anything() -> Upstream {
 
 const REFUSING: &str = "clients { refuse \"127.0.0.0/8\" };";
 
-/// What a build that does not work costs: the queries on which it failed. The rest of the change stays.
+/// A broken build costs only the queries on which it failed. The rest of the change stays.
 #[test]
 fn a_filter_that_fails_for_many_is_gone_back_from_and_nothing_else() {
     let upstream = anything();
@@ -485,13 +486,13 @@ fn a_filter_that_fails_for_many_is_gone_back_from_and_nothing_else() {
         "{status}"
     );
 
-    // What is mended is taken.
+    // A fixed filter is accepted.
     proxy.reload(&with_filter(&upstream, &hosts(), ""));
     assert_eq!(proxy.get("/ready").1, "ready\n");
     proxy.await_metric("dnsweir_filter_reverted", &label, 0.0);
 }
 
-/// If the one before fails as well, nothing is gained by going back to it.
+/// If the previous filter fails as well, the new one is not reverted.
 #[test]
 fn a_filter_that_fails_on_no_more_than_the_one_before_stays() {
     let upstream = anything();
@@ -513,7 +514,7 @@ fn a_filter_that_fails_on_no_more_than_the_one_before_stays() {
     assert_eq!(proxy.get("/ready").0, 200);
 }
 
-/// Many names of two clients, of a filter without `probation`, or of one that was not there before, take nothing back.
+/// Failures for only two clients, or of a filter without `probation` or a predecessor, cause no reversal.
 #[test]
 fn a_filter_that_fails_for_few_stays_and_so_do_those_without_a_way_back() {
     let upstream = anything();
@@ -535,7 +536,7 @@ fn a_filter_that_fails_for_few_stays_and_so_do_those_without_a_way_back() {
             assert_eq!(ask_for_trap(&proxy, number, clients), "REFUSED");
         }
         let generation = proxy.generation();
-        // What would be done about it is done by then.
+        // Any reversal would have happened by then.
         proxy.reload(&format!("{after}\n"));
         assert_eq!(proxy.generation(), generation + 1.0);
         let metrics = proxy.metrics();
@@ -547,7 +548,7 @@ fn a_filter_that_fails_for_few_stays_and_so_do_those_without_a_way_back() {
     }
 }
 
-/// A filter that is suspended is a reason not to be asked, where the configuration says so.
+/// A suspended filter makes the proxy unready if configured.
 #[test]
 fn a_suspended_filter_makes_the_proxy_unready_if_that_is_wanted() {
     let upstream = anything();
@@ -565,8 +566,8 @@ fn a_suspended_filter_makes_the_proxy_unready_if_that_is_wanted() {
     });
 }
 
-/// What an instance knows is not lost because something else in the configuration changed: here, a verdict that is
-/// remembered, so that the filter is not called again.
+/// Changes elsewhere in the configuration do not reset an instance's state: here, a remembered verdict saves
+/// the call.
 #[test]
 fn a_filter_that_did_not_change_keeps_its_instances() {
     let upstream = one("192.0.2.1");

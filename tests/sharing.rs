@@ -1,4 +1,4 @@
-//! What one query leaves for others: answers that hold for everybody, and nothing that was about one client alone.
+//! What queries share: answers that hold for all clients, and nothing that was for one client only.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use crate::harness::{Message, Proxy, Upstream, client, flags, forward_once, unti
 
 const WWW: &str = "www.example. 300 A 192.0.2.1";
 
-/// A client of loopback's network.
+/// A loopback client.
 fn from(number: u8) -> IpAddr {
     [127, 0, 0, number].into()
 }
 
-/// Prefetches ask for everybody, whoever set them off: with RD, and as often as it takes.
+/// Prefetches are for all clients, whichever caused them: with RD, and repeated if necessary.
 #[test]
 fn a_query_without_rd_does_not_decide_what_is_prefetched() {
     let upstream = Upstream::start(|asked| {
-        // Servers that are not asked to recurse refer (RFC 1034 section 4.3.1).
+        // Servers return a referral to queries without RD (RFC 1034 section 4.3.1).
         match asked.message.has(flags::RD) {
             true => asked.answer(&["www.example. 20 A 192.0.2.1"]),
             false => asked.answer(&["www.example. 20 A 192.0.2.66"]),
@@ -41,7 +41,7 @@ fn a_query_without_rd_does_not_decide_what_is_prefetched() {
     );
 }
 
-/// RD clear: from the cache, or forwarded as it is, and then neither kept nor shared.
+/// Without RD: answered from the cache, or forwarded as is, and then neither cached nor shared.
 #[test]
 fn answers_without_recursion_are_for_those_who_asked_so() {
     let gate = Gate::default();
@@ -73,7 +73,7 @@ fn answers_without_recursion_are_for_those_who_asked_so() {
             .answers()
     });
     assert_eq!(answers, [vec![], vec!["www.example. A 192.0.2.1".to_owned()]]);
-    // What was kept is what recursion found, for those who do without it, too.
+    // The cached recursive answer also serves queries without RD.
     assert_eq!(
         proxy.ask(&recursive.clear(flags::RD)).answers(),
         ["www.example. A 192.0.2.1"]
@@ -81,7 +81,7 @@ fn answers_without_recursion_are_for_those_who_asked_so() {
     assert_eq!(upstream.count("www.example"), 2);
 }
 
-/// Nothing of a client's header and EDNS goes upstream but RD, CD and DO; and the cache keeps the last two apart.
+/// Only RD, CD and DO of a client's header and EDNS are forwarded, and the cache distinguishes the last two.
 #[test]
 fn a_clients_other_wishes_stay_here() {
     let upstream = Upstream::zone(&[WWW]);
@@ -112,7 +112,7 @@ fn a_clients_other_wishes_stay_here() {
     }
 }
 
-/// A filter that comes to forbid the cache to answer is obeyed, although the cache has known the name for longer.
+/// A filter that starts to forbid the cache is obeyed even for names cached before.
 #[test]
 fn store_false_holds_for_what_was_kept_before() {
     let upstream = Upstream::zone(&[WWW]);
@@ -131,7 +131,7 @@ fn store_false_holds_for_what_was_kept_before() {
     }
 }
 
-/// A filter below the cache that decides by the client decides for each who waits, and not for those who wait with it.
+/// A filter below the cache that decides by client decides for each waiting client separately.
 #[test]
 fn a_verdict_about_one_client_reaches_nobody_who_waits_with_it() {
     let gate = Gate::default();
@@ -182,7 +182,7 @@ fn a_verdict_about_one_client_reaches_nobody_who_waits_with_it() {
     );
 }
 
-/// What looks like a signature signs nothing: the query goes the way of all others.
+/// A bogus signature signs nothing: the query is treated like all others.
 #[test]
 fn a_junk_signature_is_no_way_around_filters_and_cache() {
     const SIG: u16 = 24;
@@ -195,13 +195,14 @@ fn a_junk_signature_is_no_way_around_filters_and_cache() {
     }
     assert_eq!(upstream.count("bad.example"), 0);
     assert_eq!(upstream.count("good.example"), 1);
-    // RFC 8945 section 5.2: a TSIG that cannot be understood.
+    // RFC 8945 section 5.2: a malformed TSIG.
     let mut query = Message::query("bad.example", "A");
     query.additional.push(record(250, b"junk".to_vec()));
     assert_eq!(proxy.ask(&query).rcode(), "FORMERR");
 }
 
-/// A query that may be signed is relayed as it is or not at all: what a filter would rewrite is refused.
+/// A query that may be signed is relayed unchanged or not at all: if a filter would rewrite it, it is
+/// refused.
 #[test]
 fn a_signature_is_no_way_around_a_rewriting_filter() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
@@ -240,7 +241,7 @@ fn rewriting(upstream: &Upstream) -> Proxy {
     ))
 }
 
-/// A record about its message: class ANY, TTL 0.
+/// A meta record about its message: class ANY, TTL 0.
 fn record(rtype: u16, data: Vec<u8>) -> Record {
     Record {
         name: ".".to_owned(),
@@ -251,7 +252,7 @@ fn record(rtype: u16, data: Vec<u8>) -> Record {
     }
 }
 
-/// RFC 2181 section 9: an upstream that has no more to give over TCP either gave no whole answer.
+/// RFC 2181 section 9: an answer truncated even over TCP is not complete.
 #[test]
 fn what_is_truncated_over_tcp_is_not_whole_and_not_kept() {
     let upstream = Upstream::start(|asked| Reply::Message(asked.message_with(&[WWW]).set(flags::TC)));
@@ -273,7 +274,7 @@ fn what_is_truncated_over_tcp_is_not_whole_and_not_kept() {
     assert!(stream.ask(&Message::query("www.example", "A")).has(flags::TC));
 }
 
-/// RFC 8914 section 3: what an upstream says about its answer is passed on, with the answer, for as long as it is kept.
+/// RFC 8914 section 3: an upstream's extended error is passed on with its answer, as long as that is cached.
 #[test]
 fn extended_errors_of_upstreams_are_passed_on() {
     const FILTERED: u16 = 17;
@@ -298,7 +299,7 @@ fn extended_errors_of_upstreams_are_passed_on() {
     for (name, code) in [("filtered.example", FILTERED), ("failing.example", UNKNOWN)] {
         for _ in 0..2 {
             assert_eq!(proxy.query_edns(name, "A").extended_errors(), [code], "{name}");
-            // RFC 8914 section 2: only to those who speak EDNS.
+            // RFC 8914 section 2: only to clients with EDNS.
             assert!(proxy.query(name, "A").edns.is_none());
         }
         assert_eq!(upstream.count(name), 1, "{name}");

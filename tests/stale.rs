@@ -1,4 +1,4 @@
-//! Answers past their TTL when upstreams fail (RFC 8767).
+//! Expired answers when upstreams fail (RFC 8767).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn stale(address: std::net::SocketAddr, serve_stale: &str) -> String {
     )
 }
 
-/// The upstream stopped, an expired entry still answers, with EDE 3 (unbound).
+/// After the upstream has stopped, an expired entry still answers, with EDE 3 (unbound).
 #[test]
 fn an_expired_entry_answers_when_unbound_is_gone() {
     if !needs(&["unbound"]) {
@@ -31,13 +31,13 @@ fn an_expired_entry_answers_when_unbound_is_gone() {
     });
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
     assert_eq!(answer.rcode(), "NOERROR");
-    // RFC 8767 section 4: a TTL greater than 0, and 30 s is recommended.
+    // RFC 8767 section 4: the TTL must be greater than 0; 30 s is recommended.
     assert_eq!(answer.ttl(), 30);
     assert!(proxy.metrics().sum("dnsweir_cache_stale_total", &[]) >= 1.0);
 }
 
-/// A slow upstream is waited for, as long as the configuration says (section 5: the client response
-/// timer), and its answer replaces the stale one.
+/// A slow upstream gets the configured time (section 5: the client response timer), and its answer replaces
+/// the stale one.
 #[test]
 fn a_slow_upstream_is_waited_for_so_long_and_no_longer() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
@@ -64,7 +64,7 @@ fn a_slow_upstream_is_waited_for_so_long_and_no_longer() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// RFC 8767 section 5: NXDOMAIN and NODATA are answers, they replace what was stale.
+/// RFC 8767 section 5: NXDOMAIN and NODATA are answers, which replace the stale entry.
 #[test]
 fn a_denial_replaces_a_stale_entry() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
@@ -81,7 +81,7 @@ fn a_denial_replaces_a_stale_entry() {
     });
 }
 
-/// Section 4: SERVFAIL of the upstream is a failure to refresh.
+/// Section 4: SERVFAIL from the upstream is a failure to refresh.
 #[test]
 fn an_upstream_that_fails_is_no_reason_to_fail() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
@@ -96,7 +96,7 @@ fn an_upstream_that_fails_is_no_reason_to_fail() {
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
 }
 
-/// A stale denial says that it is one.
+/// A stale denial has its own code.
 #[test]
 fn a_stale_denial_has_its_own_code() {
     let upstream = Upstream::zone(&["example. 1 SOA ns.example. root.example. 1 2 3 4 1"]);
@@ -112,14 +112,14 @@ fn a_stale_denial_has_its_own_code() {
     });
     assert_eq!(answer.rcode(), "NXDOMAIN");
 
-    // The upstream is back, and so are fresh answers.
+    // The upstream is back, and with it fresh answers.
     let _upstream = Upstream::start_at(address, |asked| asked.answer(&["none.example. 300 A 192.0.2.9"]));
     until("a fresh answer", || {
         proxy.query("none.example", "A").answers() == ["none.example. A 192.0.2.9"]
     });
 }
 
-/// Past its window an entry is gone.
+/// After its window, an entry is gone.
 #[test]
 fn the_window_ends() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
@@ -131,7 +131,7 @@ fn the_window_ends() {
     });
 }
 
-/// Who did not ask for it gets none of it.
+/// Without the option, nothing stale is served.
 #[test]
 fn without_serve_stale_nothing_is_stale() {
     let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);

@@ -1,4 +1,4 @@
-//! What the documents say of trust: that each sentence has its test, and tests that nothing else needed.
+//! The documents' statements about trust: each has its test, and some tests are here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ fn every_sentence_has_a_test_that_exists() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Whether a source file has a test of this name.
+/// Whether a source file has a test with this name.
 fn has_test(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let begin = format!("fn {name}(");
@@ -46,7 +46,7 @@ fn has_test(source: &str, name: &str) -> bool {
     })
 }
 
-/// The items of a document's lists.
+/// The items in the lists of a document.
 fn items(text: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let mut open = false;
@@ -64,7 +64,8 @@ fn items(text: &str) -> Vec<String> {
     items
 }
 
-/// Roles list and watch; only the webhook has objects of its own. What needs nothing of the node meets Pod Security's level *restricted*.
+/// Roles list and watch; only the webhook has objects of its own. Workloads that need nothing of the node
+/// meet Pod Security's level *restricted*.
 #[test]
 fn manifests_ask_for_no_more_than_is_used() {
     let read = |path: &str| fs::read_to_string(root().join("deploy").join(path)).expect(path);
@@ -112,7 +113,7 @@ fn manifests_ask_for_no_more_than_is_used() {
     }
 }
 
-/// What a workload asks for that the levels *baseline* and *restricted* of Pod Security do not allow, by its manifest.
+/// A workload's violations of Pod Security's levels *baseline* and *restricted*, from its manifest.
 fn not_met(manifest: &str) -> [Vec<String>; 2] {
     let lines = manifest
         .lines()
@@ -131,7 +132,7 @@ fn not_met(manifest: &str) -> [Vec<String>; 2] {
         .skip(1)
         .filter_map(|rest| rest.split(']').next());
     let added = added.flat_map(|all| all.split(',')).map(str::trim);
-    // The one of ours that both levels have.
+    // The only one of our capabilities that both levels allow.
     let added = added.filter(|capability| *capability != "NET_BIND_SERVICE");
     baseline.extend(added.map(str::to_owned));
     for word in ["hostPath", "hostPort", "procMount", "Unconfined"] {
@@ -139,7 +140,7 @@ fn not_met(manifest: &str) -> [Vec<String>; 2] {
             baseline.push(word.to_owned());
         }
     }
-    // The safe one that we set: from which port on anybody may listen.
+    // The safe sysctl that we set: the first unprivileged port.
     let sysctls = text.split("sysctls: ").skip(1);
     if sysctls
         .into_iter()
@@ -168,7 +169,7 @@ fn not_met(manifest: &str) -> [Vec<String>; 2] {
     [baseline, restricted]
 }
 
-/// The table says of each manifest with pods what is not met, no more and no less.
+/// The table lists exactly the violations of each manifest with pods.
 #[test]
 fn what_pod_security_does_not_allow_is_said() {
     let page = fs::read_to_string(root().join("docs/kubernetes.md")).expect("docs/kubernetes.md");
@@ -225,7 +226,7 @@ fn a_filter_sees_its_own_zones_only() {
         module = guest("trap").display(),
         upstream = upstream.address,
     ));
-    // This one would trap at the name if it saw it.
+    // This filter would trap on the name if it saw it.
     assert_eq!(proxy.query("trap.unseen.test", "A").rcode(), "NOERROR");
     assert_eq!(proxy.query("a.seen.test", "A").rcode(), "NOERROR");
     proxy.await_metric(

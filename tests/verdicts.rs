@@ -1,4 +1,4 @@
-//! What a filter's verdicts come to on the wire.
+//! The effects of a filter's verdicts on the wire.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,7 +22,7 @@ fn anything() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-/// Code and text of a reply's extended error.
+/// The code and text of a reply's extended error.
 fn why(answer: &Message) -> Option<(u16, String)> {
     let option = answer.find_option(EXTENDED_ERROR)?;
     let (code, text) = option.split_at(2);
@@ -53,13 +53,13 @@ fn extended_errors_reach_the_client_with_their_text() {
                 "{answer}"
             );
         }
-        // Nobody is told who does not speak EDNS.
+        // Clients without EDNS do not get it.
         assert_eq!(why(&proxy.query(name, "A")), None, "{name}");
     }
     assert_eq!(why(&proxy.query_edns("pass.test", "A")), None);
 }
 
-/// The cache keeps the code. The text is for whoever caused the answer to be made.
+/// The cache keeps the code. Only the client that caused the answer gets the text.
 #[test]
 fn the_code_stays_with_what_is_kept() {
     let upstream = anything();
@@ -85,7 +85,7 @@ fn drops_are_counted_by_their_reason() {
         let labels = [("filter", "verdicts"), ("reason", reason)];
         proxy.await_metric("dnsweir_filter_drops_total", &labels, 2.0);
         assert_eq!(upstream.count(name), upstreams, "{name}");
-        // Filters with an events phase hear of each.
+        // Filters with an events phase receive each of them.
         for _ in 0..2 {
             proxy
                 .process
@@ -118,7 +118,7 @@ fn counters_have_labels() {
     }
 }
 
-/// Three addresses with a signature for those who ask for one, an NS record, and AD.
+/// Three addresses with a signature for clients with DO, an NS record, and AD.
 fn signed() -> Upstream {
     Upstream::start(|asked| {
         let name = asked.name();
@@ -143,13 +143,13 @@ fn signed() -> Upstream {
     })
 }
 
-/// Last octets of a reply's addresses.
+/// The last bytes of a reply's addresses.
 fn addresses(answer: &Message) -> Vec<u8> {
     let addresses = answer.answers.iter().filter(|record| record.rtype == 1);
     addresses.map(|record| record.data[3]).collect()
 }
 
-/// Above the cache and below, with the query's verdict and the response's, for the first to ask and for later ones.
+/// Above and below the cache, by the query's verdict and the response's, for the first query and later ones.
 #[test]
 fn records_are_edited_wherever_the_filter_stands() {
     let upstream = signed();
@@ -175,7 +175,7 @@ fn records_are_edited_wherever_the_filter_stands() {
                     assert_eq!(answer.authority.len(), 1, "{stages}, {name}: {answer}");
                     let additional = usize::from(label == "append");
                     assert_eq!(answer.additional.len(), additional, "{stages}, {name}: {answer}");
-                    // Other data is not what was found authentic; another order is.
+                    // Changed data is not authentic any more; reordered data is.
                     let same = ["rotate", "permute", "pass"].contains(&label);
                     assert_eq!(answer.has(flags::AD), same, "{stages}, {name}: {answer}");
                 }
@@ -184,7 +184,7 @@ fn records_are_edited_wherever_the_filter_stands() {
     }
 }
 
-/// A signature over what is not there any more would say that somebody tampered with it.
+/// A signature over missing records would look like tampering.
 #[test]
 fn signatures_go_with_what_they_sign() {
     let upstream = signed();
@@ -193,7 +193,7 @@ fn signatures_go_with_what_they_sign() {
         ("pass", true),
         ("rotate", true),
         ("shuffle", true),
-        // Of another name.
+        // The record has another name.
         ("append", true),
         ("remove", false),
         ("remove-second", false),
@@ -203,13 +203,13 @@ fn signatures_go_with_what_they_sign() {
         let answer = proxy.ask(&Message::query(&name, "A").dnssec_ok());
         let signatures = answer.answers.iter().filter(|record| record.rtype == 46).count();
         assert_eq!(signatures == 1, signed, "{name}: {answer}");
-        // Nobody gets signatures that did not ask for them.
+        // Clients without DO get no signatures.
         let plain = proxy.query(&name, "A");
         assert!(plain.answers.iter().all(|record| record.rtype != 46), "{plain}");
     }
 }
 
-/// TTLs age in a response that was put together anew as in any other.
+/// TTLs count down in a modified response as in any other.
 #[test]
 fn bounds_apply_to_what_was_appended() {
     let upstream = signed();
@@ -247,7 +247,7 @@ fn header_bits_are_set_and_cleared() {
             truncated.has(flags::TC) && truncated.answers.len() == 3,
             "{truncated}"
         );
-        // Who asks again over TCP has asked enough.
+        // Over TCP, the answer is complete.
         let whole = proxy.connect().ask(&Message::query("truncated.test", "A"));
         assert!(!whole.has(flags::TC) && whole.answers.len() == 3, "{whole}");
         let why = why(&proxy.query_edns("error.test", "A"));
@@ -255,7 +255,7 @@ fn header_bits_are_set_and_cleared() {
     }
 }
 
-/// What a filter asks for in its manifest, in every phase; no more, and nothing of the proxy's own queries.
+/// The details that the manifest requests, in every phase; no others, and none for the proxy's own queries.
 #[test]
 fn details_are_there_for_those_who_ask() {
     let upstream = anything();
@@ -268,7 +268,7 @@ fn details_are_there_for_those_who_ask() {
     let options = "[8=00011800c00002 10=3132333435363738] subnet 00011800c00002";
     let shown = format!("query shown.test. at {listener} {options}");
     proxy.process.printed("the query", |line| line == shown);
-    // The reply as it was sent, ID and OPT included.
+    // The reply as sent, with ID and OPT.
     let message: String = answer
         .encode()
         .iter()
@@ -279,7 +279,7 @@ fn details_are_there_for_those_who_ask() {
     proxy
         .process
         .printed("the event", |line| line.starts_with(&shown));
-    // What one client sent is not there for the next one.
+    // One client's option is not visible for the next one.
     proxy.query("shown-plain.test", "A");
     let shown = format!("query shown-plain.test. at {listener} [] subnet none");
     proxy.process.printed("the plain query", |line| line == shown);
@@ -296,7 +296,7 @@ fn details_are_there_for_those_who_ask() {
 /// The option of a client subnet (RFC 7871 section 6): family, bits, scope and address.
 const SUBNET: u16 = 8;
 
-/// A proxy with a source beside that of its zone.
+/// A proxy with a source in addition to its zone's.
 fn start_with_source(stages: &str, zone: &Upstream, eu: &Upstream) -> Proxy {
     let module = verdicts();
     Proxy::start(&format!(
@@ -309,12 +309,12 @@ fn start_with_source(stages: &str, zone: &Upstream, eu: &Upstream) -> Proxy {
     ))
 }
 
-/// One that always gives this address.
+/// An upstream that always answers with this address.
 fn always(last: u8) -> Upstream {
     Upstream::start(move |asked| asked.answer(&[&format!("{} 300 A 192.0.2.{last}", asked.name())]))
 }
 
-/// One whose address tells the subnet that it was told, 255 if none, and that echoes it with a scope.
+/// An upstream whose address encodes the client subnet it got, 255 for none, and that echoes it with a scope.
 fn steering() -> Upstream {
     Upstream::start(|asked| {
         let told = asked.message.find_option(SUBNET).map(<[u8]>::to_vec);
@@ -335,7 +335,7 @@ fn from(network: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, network, host).into()
 }
 
-/// The last octet of the address that a client gets.
+/// The last byte of the address that a client gets.
 #[track_caller]
 fn asked_from(client: IpAddr, proxy: &Proxy, name: &str) -> Vec<u8> {
     let answer = ask_from(client, proxy.address, &Message::query(name, "A"));
@@ -351,7 +351,7 @@ fn queries_go_to_the_source_that_a_filter_says() {
         for _ in 0..3 {
             assert_eq!(asked_from(from(0, 1), &proxy, "via.test"), [2]);
             assert_eq!(asked_from(from(0, 1), &proxy, "pass.test"), [1]);
-            // What the cache has for one way is not for the other.
+            // The cache keeps the answers of each route separately.
             assert_eq!(asked_from(from(0, 1), &proxy, "via-some.test"), [1]);
             assert_eq!(asked_from(from(0, 2), &proxy, "via-some.test"), [2]);
         }
@@ -362,7 +362,8 @@ fn queries_go_to_the_source_that_a_filter_says() {
     }
 }
 
-/// RFC 7871: told only where a filter says so, kept apart for each, and never for those who did not ask for it.
+/// RFC 7871: sent only if a filter says so, cached separately for each, and never returned to clients without
+/// the option.
 #[test]
 fn subnets_are_told_and_their_answers_kept_apart() {
     let (zone, eu) = (steering(), steering());
@@ -382,7 +383,7 @@ fn subnets_are_told_and_their_answers_kept_apart() {
         .find_option(SUBNET)
         .map(<[u8]>::to_vec);
     assert_eq!(told.as_deref(), Some(&[0, 1, 24, 0, 127, 0, 1][..]));
-    // What the client itself sends stays here, and the answer says nothing of it.
+    // The client's own option is not forwarded, and the answer has none.
     let query = Message::query("own.test", "A").option(SUBNET, &[0, 1, 24, 0, 198, 51, 100]);
     let answer = proxy.ask(&query);
     assert_eq!(addresses(&answer), [255], "{answer}");
@@ -390,7 +391,7 @@ fn subnets_are_told_and_their_answers_kept_apart() {
     assert_eq!(zone.asked("own.test")[0].message.find_option(SUBNET), None);
 }
 
-/// RFC 7871 section 7.3: it may be forged, and is not for this client.
+/// RFC 7871 section 7.3: such an answer may be forged, and is not for this client.
 #[test]
 fn an_answer_for_another_subnet_is_none() {
     let (zone, eu) = (steering(), steering());
@@ -404,7 +405,7 @@ fn an_answer_for_another_subnet_is_none() {
     assert_eq!(asked_from(from(1, 1), &proxy, "subnet.right.test"), [1]);
 }
 
-/// Below the cache, all who ask there share what is kept: what is for one subnet is not.
+/// Below the cache, all clients share its entries: the answer for one subnet is not cached.
 #[test]
 fn what_is_told_below_the_cache_is_not_kept() {
     let (zone, eu) = (steering(), steering());
@@ -419,7 +420,7 @@ fn what_is_told_below_the_cache_is_not_kept() {
     assert_eq!(eu.count("via.test"), 1, "a source for all is kept for all");
 }
 
-/// Told where the filter is named, before anything runs.
+/// Reported at the filter's name, before anything runs.
 #[test]
 fn a_source_that_is_not_there_is_a_mistake() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -440,7 +441,7 @@ fn a_source_that_is_not_there_is_a_mistake() {
     );
 }
 
-/// The messages that wait for a filter which hears events with them are a part of the ceiling of the process's memory.
+/// The queue of messages for a filter with events counts towards the process's memory ceiling.
 #[test]
 fn messages_of_events_are_reckoned_with() {
     let module = verdicts();

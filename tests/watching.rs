@@ -1,4 +1,4 @@
-//! What clients ask and what goes wrong, as `/status`, the page for a browser and `dnsweir top` show it.
+//! Queries and problems as shown by `/status`, the browser page and `dnsweir top`.
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -15,7 +15,8 @@ use crate::harness::process::Process;
 use crate::harness::upstream::Gate;
 use crate::harness::{Message, Proxy, Reply, Upstream, client, forward_once, needs, proxy, tools, until};
 
-/// A proxy before one that answers most names, has no answer to some, and waits for the gate with others.
+/// A proxy in front of an upstream that answers most names, fails some, and delays others until the gate
+/// opens.
 fn start(more: &str) -> (Proxy, Upstream, Gate) {
     let gate = Gate::default();
     let behind = gate.clone();
@@ -42,7 +43,7 @@ fn ask_everything(proxy: &Proxy, upstream: &Upstream, gate: &Gate) {
     let slow = client::socket(proxy.address);
     let query = Message::query("slow.test", "A");
     slow.send(&query.encode()).expect("a sent query");
-    // As long as it takes to be slow, from when the proxy certainly had the query.
+    // Long enough to count as slow, measured from when the proxy certainly had the query.
     upstream.await_count("slow.test", 1);
     thread::sleep(Duration::from_millis(700));
     gate.open();
@@ -90,7 +91,7 @@ fn names_clients_and_troubles_are_known() {
     );
 }
 
-/// Names that nobody asks for twice, from as many clients as there are, do not make it grow.
+/// Unique names from all possible clients do not make it grow.
 #[test]
 fn what_is_kept_is_bounded() {
     let (proxy, _upstream, _gate) = start("");
@@ -127,7 +128,7 @@ fn the_configuration_may_keep_it_to_itself() {
     );
 }
 
-/// Where others than the host itself get, names and clients are shown if the configuration says so.
+/// On an address that others can reach, names and clients are shown only if the configuration allows it.
 #[test]
 fn names_and_clients_are_shown_on_loopback() {
     if !needs(&["root", "ip", "nsenter", "dig"]) {
@@ -206,7 +207,7 @@ fn top_says_who_does_not_answer() {
         "{complaint}"
     );
     let (proxy, _upstream, _gate) = start("");
-    // A listener for queries is no admin address.
+    // A listener for queries is not an admin address.
     let done = top(proxy.address, &["--once"]);
     assert!(
         !done.status.success(),

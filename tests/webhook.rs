@@ -1,5 +1,5 @@
-//! `dnsweir webhook` as the API server meets it: over HTTPS, with reviews good and bad. What it does with pods is tested beside
-//! the code, and with a real API server in `tests/node/cluster`.
+//! `dnsweir webhook` as the API server uses it: over HTTPS, with valid and invalid reviews. Its changes of
+//! pods are tested next to the code, and with a real API server in `tests/node/cluster`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::harness::process::Process;
 use crate::harness::proxy::{self, command};
 use crate::harness::{PATIENCE, address, needs, tools, until};
 
-/// The name that its certificate is for.
+/// The name in its certificate.
 const HOST: &str = "dnsweir-webhook.kube-system.svc";
 
-/// One that runs, with files for a certificate of `authority`.
+/// A running webhook, with files for a certificate from `authority`.
 struct Webhook {
     process: Process,
     address: SocketAddr,
@@ -51,7 +51,7 @@ impl Webhook {
         }
     }
 
-    /// One that points pods at the node.
+    /// A webhook that points pods at the node.
     fn pointing(authority: &Authority, more: &[&str]) -> Webhook {
         let flags = ["--local-address", "169.254.20.10", "--cluster-dns", "10.96.0.10"];
         Webhook::start(authority, &[&flags[..], more].concat())
@@ -61,7 +61,7 @@ impl Webhook {
         self.folder.path().join(name)
     }
 
-    /// Sends a body as curl does that trusts `authority`: the status and what was said, if TLS came about.
+    /// Sends a body with curl, which trusts `authority`. Returns the status and the reply, if TLS succeeds.
     fn post(&self, authority: &Authority, path: &str, body: &[u8], more: &[&str]) -> Option<(u16, String)> {
         let (ca, file) = (self.path("ca.pem"), self.path("body"));
         fs::write(&ca, authority.pem()).expect("a file");
@@ -121,7 +121,7 @@ fn pod() -> Value {
     json!({"metadata": {"name": "web"}, "spec": {"dnsPolicy": "ClusterFirst"}})
 }
 
-/// Puts other files in the place of those that are served, each at once.
+/// Replaces the certificate and key files, each atomically.
 fn replace(folder: &Path, certificate: &str, key: &str) {
     for (name, text) in [("tls.key", key), ("tls.pem", certificate)] {
         let new = folder.join("new");
@@ -186,7 +186,7 @@ fn bad_requests_are_refused_and_told() {
         ("/inject", b"", &[], 400),
         ("/inject", &[0xff; 1000], &[], 400),
         ("/inject", &large, &[], 413),
-        // Without a length.
+        // Without a Content-Length.
         ("/inject", &large, &["-H", "transfer-encoding: chunked"], 413),
         ("/inject", b"{}", &["-X", "PUT"], 405),
         ("/", b"{}", &[], 404),
@@ -210,7 +210,7 @@ fn bad_requests_are_refused_and_told() {
     }
 }
 
-/// Neither who never says what he wants, nor many of that kind, keep the API server out for long.
+/// Neither a silent client nor many of them keep the API server out for long.
 #[test]
 fn silent_clients_are_let_go() {
     if !needs(&["curl", "openssl"]) {
@@ -220,7 +220,7 @@ fn silent_clients_are_let_go() {
     let webhook = Webhook::pointing(&authority, &[]);
     let mut silent = tools::command("openssl");
     silent.args(["s_client", "-connect", &webhook.address.to_string(), "-quiet"]);
-    // Its input stays open for as long as it lives.
+    // Its input stays open as long as it lives.
     silent
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -233,7 +233,7 @@ fn silent_clients_are_let_go() {
         .map(|_| TcpStream::connect(webhook.address).expect("a connection"))
         .collect();
     assert!(webhook.review(&authority, &pod()).is_some());
-    // Nobody's time had to end first.
+    // They were closed before their time limit.
     let sum = |name: &str| webhook.metrics().sum(name, &[]);
     let dismissed = || sum("dnsweir_webhook_dismissed_connections_total");
     assert!(dismissed() >= 100.0);
@@ -251,7 +251,7 @@ fn silent_clients_are_let_go() {
     assert!(dismissed() + sum("dnsweir_webhook_failed_handshakes_total") >= 300.0);
 }
 
-/// Bodies that come slowly wait for themselves.
+/// Slow request bodies delay only themselves.
 #[test]
 fn slow_bodies_keep_nobody_out() {
     if !needs(&["curl"]) {
@@ -273,7 +273,7 @@ fn slow_bodies_keep_nobody_out() {
     assert_eq!((refused, slow.len()), (0.0, 40), "no time had to end first");
 }
 
-/// As the API server does that has a certificate for webhooks.
+/// Like an API server with a client certificate for webhooks.
 #[test]
 fn with_authorities_of_clients_others_cannot_ask() {
     if !needs(&["curl"]) {
@@ -310,7 +310,7 @@ fn certificates_are_read_again() {
     let expiry = "dnsweir_webhook_certificate_expiry_timestamp_seconds";
     assert_eq!(webhook.metrics().sum(expiry, &[]), 3_155_760_000.0);
 
-    // What cannot be used is told, and changes nothing.
+    // An unusable pair is reported, and changes nothing.
     let foreign = one.issue(&[HOST]);
     replace(webhook.folder.path(), &renewed.pem, &foreign.key_pem);
     webhook.process.logged("is the key of another certificate");
@@ -327,7 +327,7 @@ fn certificates_are_read_again() {
     until("the old authority's", || webhook.review(&one, &pod()).is_some());
 }
 
-/// What docs/reference/webhook.md lists is there, what is there is listed, and everything is described.
+/// The metrics match those in docs/reference/webhook.md, and all have descriptions.
 #[test]
 fn its_metrics_are_documented() {
     let webhook = Webhook::pointing(&Authority::new(), &[]);

@@ -1,4 +1,4 @@
-//! `dnsweir dev`: a saved source becomes an answer; a broken one leaves the old answer.
+//! `dnsweir dev`: a saved source changes the answer; a broken one keeps the old answer.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{alone_with_cargo, cargo, said, target};
 use crate::harness::process::Process;
 use crate::harness::{Message, address, ask, eventually, needs, proxy, until};
 
-/// A filter of its own name in a folder, with a configuration on an address of the test's.
+/// Creates a filter in a folder, with a configuration for an address of the test.
 fn author(folder: &Path, name: &str) -> std::net::SocketAddr {
     said(folder, &["filter", "new", name]);
     let folder = folder.join(name);
@@ -19,7 +19,7 @@ fn author(folder: &Path, name: &str) -> std::net::SocketAddr {
 fn serve_at_a_fresh_address(folder: &Path) -> std::net::SocketAddr {
     let listen = address::fresh_socket();
     let file = folder.join("dnsweir.kdl");
-    // Cargo puts what it builds where the test has it, and `dev` moves it to where the configuration has it.
+    // Cargo builds into the test's target folder, and `dev` moves the module to its configured place.
     let text = fs::read_to_string(&file)
         .expect("a configuration")
         .replace("127.0.0.1:15353", &listen.to_string())
@@ -52,14 +52,14 @@ fn a_saved_change_is_answered() {
     let folder = folder.path().join("changing");
     let process = dev(&folder);
     printed(&process, "answering on ");
-    // Another one finds the address in use, and says so before it builds anything.
+    // A second one reports that the address is in use before it builds anything.
     let mut second = dev(&folder);
     second.logged(&format!("cannot listen on {listen}"));
     assert_eq!(second.ended().code(), Some(71));
     assert!(second.stdout().is_empty(), "{:#?}", second.stdout());
     let blocked = || ask(listen, &Message::query("ads.example", "A")).rcode();
     assert_eq!(blocked(), "NXDOMAIN");
-    // What was asked is shown, with what the filter said.
+    // Queries are shown with the filter's verdict.
     printed(&process, "ads.example. A");
     printed(&process, "changing: refuse \"NXDOMAIN\"");
 
@@ -70,7 +70,7 @@ fn a_saved_change_is_answered() {
     printed(&process, "Compiling changing v0.1.0");
     printed(&process, "built changing in ");
     printed(&process, "swapped: generation 2, ");
-    // Its test cases differ: told, and no obstacle here.
+    // Different results of its test cases are reported, but do not stop it here.
     printed(&process, "- refuse \"NXDOMAIN\"");
 
     fs::write(&source, format!("{text}\nbroken")).expect("the source");
@@ -87,7 +87,7 @@ fn a_saved_change_is_answered() {
     assert!(!stdout.contains('\u{1b}'), "colours in a pipe: {stdout}");
 }
 
-/// It waits for a source that builds and a configuration that is valid, instead of giving up.
+/// It waits for a source that builds and a valid configuration, instead of giving up.
 #[test]
 fn it_can_begin_with_mistakes() {
     let _alone = alone_with_cargo();
@@ -135,7 +135,7 @@ fn it_can_begin_with_mistakes() {
     process.signal("TERM");
     assert!(process.ended().success());
 
-    // Nor is a signal lost on whoever waits.
+    // Signals work while it waits.
     fs::write(&file, "mistaken").expect("a configuration");
     for signal in ["INT", "TERM"] {
         let mut process = dev(&folder);
@@ -145,7 +145,7 @@ fn it_can_begin_with_mistakes() {
     }
 }
 
-/// What has a `build.sh` is built by that.
+/// A filter with a `build.sh` is built with it.
 #[test]
 fn a_script_is_built_and_rebuilt() {
     if !needs(&["clang", "wasm-ld"]) {

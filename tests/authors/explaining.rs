@@ -1,4 +1,4 @@
-//! `dnsweir explain`: the trace of one query, which is what the proxy does and counts.
+//! `dnsweir explain`: the trace of a query, which matches what the proxy does and counts.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn upstream() -> Upstream {
     ])
 }
 
-/// Runs it on a file, and gives one value for each time.
+/// Runs it on a file, and returns a JSON value per query.
 fn explain(text: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("dnsweir.kdl");
@@ -46,7 +46,7 @@ fn explain(text: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Stage, way and the first words of each step.
+/// The stage, the way and the first words of each step.
 fn steps(trace: &serde_json::Value) -> Vec<String> {
     let steps = trace["steps"].as_array().expect("steps").iter();
     steps
@@ -96,7 +96,7 @@ fn every_stage_says_what_it_saw_and_did() {
     }
 }
 
-/// What `explain` tells of two queries is what a running proxy counts of the same two.
+/// The traces of two queries match the metrics of a running proxy for the same two.
 #[test]
 fn the_story_is_what_the_metrics_count() {
     let upstream = upstream();
@@ -154,7 +154,7 @@ fn failures_refusals_and_foreign_names_have_stories_too() {
     assert_eq!(steps(foreign).len(), 1, "{foreign}");
 }
 
-/// For people: the same in words, and what filters printed.
+/// The output for people: the same in words, with what filters printed.
 #[test]
 fn it_reads_well() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -181,7 +181,7 @@ fn it_reads_well() {
     }
 }
 
-/// What a filter makes of files is there before it is asked, as in the proxy.
+/// As in the proxy, refreshed data is available before the first query.
 #[test]
 fn filters_have_the_data_of_their_refresh() {
     let folder = tempfile::tempdir().expect("a folder");

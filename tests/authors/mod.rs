@@ -1,4 +1,4 @@
-//! What authors of filters do: write one, look at it, try it, watch it.
+//! Tasks of filter authors: write a filter, inspect it, try it, watch it.
 
 mod developing;
 mod explaining;
@@ -22,7 +22,7 @@ fn dnsweir(folder: &Path, arguments: &[&str]) -> Output {
         .expect("dnsweir")
 }
 
-/// Standard output of a run that succeeds.
+/// The standard output of a successful run.
 #[track_caller]
 fn said(folder: &Path, arguments: &[&str]) -> String {
     let output = dnsweir(folder, arguments);
@@ -36,15 +36,15 @@ fn said(folder: &Path, arguments: &[&str]) -> String {
     text
 }
 
-/// Keeps other tests from calling cargo: in a target folder that is shared a build waits for every other one, and
-/// the first one compiles the dependencies. Whoever measures patience against a build holds this.
+/// Keeps other tests from calling cargo: builds in a shared target folder wait for each other, and the first
+/// one compiles the dependencies. A test with a timeout for a build must hold this lock.
 fn alone_with_cargo() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls cargo in the folder of a filter, as its author would. All of them share a target folder, since each
-/// has the same dependencies.
+/// Calls cargo in the folder of a filter, as its author would. All share a target folder, since they have the
+/// same dependencies.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -52,7 +52,7 @@ fn cargo(folder: &Path, arguments: &[&str]) -> Output {
         .current_dir(folder)
         .stdin(Stdio::null())
         .env("CARGO_TARGET_DIR", target())
-        // What the cargo around this test wants is no business of the filter's.
+        // Settings of the cargo that runs this test must not affect the filter.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER");
@@ -63,12 +63,12 @@ fn target() -> PathBuf {
     proxy::target("authors")
 }
 
-/// The module of a new filter, as it is written.
+/// The module of an unmodified new filter.
 pub fn new_filter() -> PathBuf {
     sample().1
 }
 
-/// A new filter called `sample`, and the module that cargo built of it. Made once; not to be changed.
+/// A new filter called `sample`, and its module. Built once; must not be changed.
 fn sample() -> (&'static Path, PathBuf) {
     static SAMPLE: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = SAMPLE.get_or_init(|| {

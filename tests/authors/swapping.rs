@@ -1,4 +1,4 @@
-//! A new build takes another one's place between two batches, or not at all.
+//! A new build replaces the old one between two batches, or not at all.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::harness::guests::guest;
 use crate::harness::tools::Perf;
 use crate::harness::{Proxy, Upstream, needs, until};
 
-/// The guest `chain` with another number: another build.
+/// The guest `chain` with another number, which makes it another build.
 pub fn build(number: u32) -> Vec<u8> {
     let mut module = fs::read(guest("chain")).expect("a module");
     let mark = b"build-00000000";
@@ -29,8 +29,8 @@ fn install(path: &Path, module: &[u8]) {
 }
 
 /// Two filters of one module answer together: the first half of the chain renames the question to a name with
-/// the number of its build, and the second half answers its own number only. What falls between two builds
-/// comes to the upstream, where no name exists.
+/// the number of its build, and the second half answers only its own number. A query handled by two builds
+/// would reach the upstream, where no name exists.
 #[test]
 fn a_hundred_swaps_under_load_lose_nothing() {
     if !needs(&["dnsperf"]) {
@@ -71,7 +71,7 @@ fn a_hundred_swaps_under_load_lose_nothing() {
     let load = Perf::start(proxy.address, &questions, rate);
     let generation = proxy.generation();
     for number in 1..=20 {
-        // Cut off somewhere, another file altogether, or with its number in the middle of its code.
+        // Truncated, not a module at all, or with its number in the middle of its code.
         let mut broken = good[..whole * number / 21].to_vec();
         match number % 3 {
             0 => broken = format!("error: could not compile `chain`, {number}").into_bytes(),
@@ -122,7 +122,7 @@ fn a_module_whose_test_cases_differ_does_not_get_in() {
     );
     let generation = proxy.generation();
 
-    // Compiles, links, accepts every configuration, and answers one query otherwise.
+    // Compiles, links, accepts every configuration, and answers one query differently.
     said(place.path(), &["filter", "new", "another"]);
     let source = place.path().join("another/src/lib.rs");
     let text = fs::read_to_string(&source).expect("the source");
@@ -147,7 +147,7 @@ fn a_module_whose_test_cases_differ_does_not_get_in() {
         ["mine.example. A 192.0.2.9"]
     );
 
-    // Without its test cases nothing is known of it, and the operator gets what they ask for.
+    // Without its test cases, the change goes undetected, and the new module is used.
     fs::remove_file(&cases).expect("no test cases");
     until("the new module to be in force", || {
         proxy.generation() > generation

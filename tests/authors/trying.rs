@@ -10,7 +10,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The snapshots in a new filter's folder are what its module says.
+/// The snapshots in a new filter's folder match its module.
 #[test]
 fn the_test_cases_of_a_new_filter_match() {
     let (folder, module) = sample();
@@ -64,7 +64,7 @@ fn a_change_is_shown_and_can_be_accepted() {
         "{blessed}"
     );
 
-    // What it took is recorded as well: another number is told, and fails nothing.
+    // The cost is recorded as well: a different number is reported, but is no failure.
     let cost = blessed
         .lines()
         .find(|line| line.contains("cost instructions="))
@@ -81,7 +81,7 @@ fn a_change_is_shown_and_can_be_accepted() {
     );
 }
 
-/// Snapshots have log lines, counters and failures, too; a filter is started anew after one.
+/// Snapshots include log lines, counters and failures; a filter is restarted after a failure.
 #[test]
 fn events_lines_and_failures_are_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -122,8 +122,8 @@ fn events_lines_and_failures_are_recorded() {
     assert!(report.contains("it failed: "), "{report}");
 }
 
-/// A filter that reads messages and details gets those that a case gives it, and what is given stays when the result is
-/// recorded.
+/// A filter that reads messages and details gets those that a case gives, and they are kept when the result
+/// is recorded.
 #[test]
 fn cases_give_messages_and_details() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -165,14 +165,14 @@ fn cases_give_messages_and_details() {
         ],
     );
 
-    // A mistake in what is given is told where it is.
+    // A mistake in `given` is reported at its place.
     fs::write(&cases, "query \"a.example\" \"A\" { given { option 8 \"0\" } }").expect("a file");
     let refused = dnsweir(folder.path(), &test);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(error.contains("is not a string of octets"), "{error}");
 }
 
-/// Who is asked again as another client and says something else has remembered too much.
+/// A filter that remembers a verdict, but gives another one for another client, remembers too much.
 #[test]
 fn a_verdict_for_one_client_alone_is_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -242,7 +242,7 @@ fn a_module_says_what_it_wants() {
     assert!(text.contains("this filter knows no `blok`"), "{text}");
 }
 
-/// What a manifest asks for beyond phases, types and names.
+/// Requests of a manifest beyond phases, types and names.
 #[test]
 fn a_module_says_what_else_it_wants() {
     let folder = tempfile::tempdir().expect("a folder");

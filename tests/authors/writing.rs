@@ -1,4 +1,4 @@
-//! `dnsweir filter new`: the folder builds, its tests pass, and the proxy takes the module.
+//! `dnsweir filter new`: the folder builds, its tests pass, and the proxy accepts the module.
 
 use std::fs;
 
@@ -40,7 +40,8 @@ fn its_own_tests_pass() {
     assert!(text.contains("3 passed"), "{text}");
 }
 
-/// `cargo doc` documents for what filters are built for, where tests do not run: what they are written with is there.
+/// `cargo doc` documents the filters' target, on which tests do not run: the test module must still be
+/// included.
 #[test]
 fn the_documentation_has_what_tests_are_written_with() {
     let (folder, _) = sample();
@@ -85,7 +86,7 @@ fn filters_share_a_workspace() {
     let built = cargo(&all, &["build"]);
     let told = String::from_utf8_lossy(&built.stderr).into_owned();
     assert!(built.status.success() && !told.contains("warning"), "{told}");
-    // Each of them finds its module where cargo, left alone, puts it.
+    // Each of them finds its module where cargo puts it by default.
     for name in ["first", "second"] {
         let config = fs::read_to_string(all.join(format!("{name}-shared/dnsweir.kdl"))).expect("a file");
         let module = format!("wasm32-unknown-unknown/debug/{name}_shared.wasm");
@@ -98,7 +99,7 @@ fn filters_share_a_workspace() {
     assert!(cargo(&all.join("second-shared"), &["test"]).status.success());
 }
 
-/// Builds what `filter new --lang` writes as its README says, and asks it.
+/// Builds the output of `filter new --lang` as its README says, and queries it.
 fn a_new_filter_in(language: &str, tools: &[&str]) {
     if !needs(tools) {
         return;
@@ -107,7 +108,7 @@ fn a_new_filter_in(language: &str, tools: &[&str]) {
     let name = format!("in-{language}");
     said(folder.path(), &["filter", "new", &name, "--lang", language]);
     let folder = folder.path().join(&name);
-    // What the build downloads is kept for the next time.
+    // Downloads of the build are kept for the next time.
     let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
     output(Command::new("sh").arg("build.sh").arg(&into).current_dir(&folder));
     let config = fs::read_to_string(folder.join("dnsweir.kdl")).expect("a configuration");
@@ -117,7 +118,7 @@ fn a_new_filter_in(language: &str, tools: &[&str]) {
         .replace(listen, "")
         .replace("target/", &format!("{}/", into.display()))
         .replace("/etc/resolv.conf", "127.0.0.1:9");
-    // This compiles the module, however long that takes on a busy machine; the start finds it compiled.
+    // This compiles the module, however long that takes on a slow machine; the start finds it compiled.
     let file = folder.join("tried.kdl");
     fs::write(&file, format!("{listen}{config}")).expect("a configuration");
     let checked = proxy::check(&file);
@@ -153,7 +154,7 @@ fn a_new_filter_in_python() {
     a_new_filter_in("python", &["python3", "pip3"]);
 }
 
-/// Whoever lacks a tool is told which, and where it comes from.
+/// A missing tool is named, with its source.
 #[test]
 fn a_missing_tool_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -175,7 +176,7 @@ fn a_missing_tool_is_named() {
         let told = String::from_utf8_lossy(&built.stderr).into_owned();
         assert!(!built.status.success() && told.contains(words), "{told}");
     }
-    // Of Rust, it is most often the target.
+    // For Rust, it is most often the target.
     said(folder.path(), &["filter", "new", "untargeted"]);
     let rustc = empty.join("rustc");
     fs::write(&rustc, "#!/bin/sh\necho /nowhere\n").expect("a program");

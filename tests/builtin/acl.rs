@@ -1,10 +1,10 @@
-//! `acl`: who may ask what.
+//! `acl`: access control.
 
 use super::{anything, start};
 use crate::harness::client::{ask_from, unanswered};
 use crate::harness::{Message, Upstream};
 
-/// What a client of loopback's gets: response code, number of answers, extended errors.
+/// The answer for a loopback client: rcode, number of answers, extended errors.
 fn asked(proxy: &crate::harness::Proxy, from: &str, name: &str, qtype: &str) -> (String, usize, Vec<u16>) {
     let query = Message::query(name, qtype).edns(1232);
     let answer = ask_from(from.parse().expect("an address"), proxy.address, &query);
@@ -30,7 +30,7 @@ fn the_first_rule_that_fits_decides() {
         assert_eq!(asked(&proxy, "127.3.0.1", "a.secret.test", "AAAA"), filtered());
         assert_eq!(asked(&proxy, "127.3.0.1", "a.secret.test", "A"), blocked());
         assert_eq!(asked(&proxy, "127.4.0.1", "a.test", "A"), passed());
-        // What one client was refused, another one gets.
+        // What is refused to one client is answered for another.
         assert_eq!(asked(&proxy, "127.1.0.1", "a.test", "A"), passed());
     }
     let labels = [("filter", "f"), ("name", "queries"), ("action", "filter")];

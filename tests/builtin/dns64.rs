@@ -1,4 +1,4 @@
-//! `dns64`: addresses that a NAT64 translates, of names that have none of their own.
+//! `dns64`: NAT64 addresses for names without IPv6 addresses.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +18,7 @@ fn upstream() -> Upstream {
                 "mixed.test. 300 AAAA ::ffff:192.0.2.9",
                 "mixed.test. 300 AAAA 2001:db8::2",
             ]),
-            // Some servers answer questions for AAAA so (RFC 4074).
+            // Some servers answer AAAA queries like this (RFC 4074).
             ("broken.test.", true) => asked.denial("NOTIMP", None),
             ("gone.test.", _) => asked.denial("NXDOMAIN", Some(SOA)),
             ("private.test.", false) => asked.answer(&["private.test. 300 A 10.0.0.1"]),
@@ -44,7 +44,7 @@ fn the_documented_configuration_translates_addresses() {
     for _ in 0..2 {
         let old = proxy.query("old.test", "AAAA");
         assert_eq!(old.answers(), [format!("old.test. AAAA {translated}")]);
-        // No longer than that there are none (RFC 6147 section 5.1.7).
+        // The TTL is at most that of the denial (RFC 6147 section 5.1.7).
         assert!(old.answers[0].ttl <= 90, "{old}");
         assert_eq!(
             proxy.query("alias.test", "AAAA").answers(),
@@ -83,7 +83,7 @@ fn the_documented_configuration_translates_addresses() {
     );
 }
 
-/// Nothing is made up where there is nothing to translate, or nobody could say.
+/// Nothing is synthesized if there is nothing to translate, or if that is unknown.
 #[test]
 fn other_answers_stay_as_they_are() {
     let upstream = upstream();
@@ -98,7 +98,7 @@ fn other_answers_stay_as_they_are() {
         assert_eq!(empty.authority.len(), 1, "{empty}");
     }
     assert_eq!(proxy.query("lost.test", "AAAA").rcode(), "SERVFAIL");
-    // Who validates by itself would find the answer forged (RFC 6147 section 5.5).
+    // A client that validates itself would find the answer forged (RFC 6147 section 5.5).
     let validating = Message::query("old.test", "AAAA").set(flags::CD).dnssec_ok();
     assert_eq!(proxy.ask(&validating).answers.len(), 0);
     assert_eq!(proxy.query("old.test", "AAAA").answers.len(), 1);
@@ -119,7 +119,7 @@ fn a_network_has_its_own_prefix() {
     }
 }
 
-/// Over the advice of RFC 6147 section 5.1.1, and for those alone who cannot reach IPv4 addresses.
+/// Contrary to RFC 6147 section 5.1.1, and only for clients that cannot reach IPv4 addresses.
 #[test]
 fn more_names_or_fewer_clients_are_translated() {
     let upstream = upstream();
@@ -130,8 +130,8 @@ fn more_names_or_fewer_clients_are_translated() {
     assert_eq!(proxy.query("old.test", "AAAA").answers.len(), 0);
 }
 
-/// Whoever owns a name with so many addresses that their translations fit into no message takes the filter from nobody: the
-/// answer is cut, as often as it is asked for.
+/// A name with so many addresses that their translations fit into no message cannot disable the filter: the
+/// answer is truncated each time.
 #[test]
 fn a_name_with_too_many_addresses_is_cut_and_others_are_translated() {
     let addresses: Vec<String> = (0..2400)

@@ -13,11 +13,11 @@ fn names_have_their_addresses_and_no_other_data() {
     assert_eq!(v4.answers(), ["db.test. A 192.0.2.7", "db.test. A 192.0.2.8"]);
     assert_eq!(v4.ttls(), [90, 90]);
     assert_eq!(proxy.query("Db.Test", "AAAA").answers().len(), 1);
-    // A known name with another type is no data, and not a question for upstream.
+    // A known name with another type gets NODATA, and is not forwarded.
     let other = proxy.query("db.test", "MX");
     assert_eq!((other.rcode().as_str(), other.answers.len()), ("NOERROR", 0));
     assert_eq!(upstream.count("db.test"), 0);
-    // What the table does not know is passed on.
+    // Names that are not in the table pass.
     assert_eq!(
         proxy.query("other.test", "A").answers(),
         ["other.test. A 192.0.2.1"]
@@ -79,8 +79,7 @@ fn addresses_have_their_names() {
     assert_eq!(upstream.count("7.2.0.192.in-addr.arpa"), 1);
 }
 
-/// A zone of the table is all there is of it: what is not in it does not exist, with an SOA record for
-/// caches to go by.
+/// The table is complete for its zones: other names in them do not exist, with an SOA record for caches.
 #[test]
 fn a_zone_of_the_table_is_complete() {
     let upstream = anything();
@@ -106,7 +105,7 @@ fn a_zone_of_the_table_is_complete() {
     );
 }
 
-/// A pipeline may end in a table: nothing is forwarded, and what nobody knows is refused.
+/// A pipeline may end in a table: nothing is forwarded, and unlisted names are refused.
 #[test]
 fn a_pipeline_may_end_in_a_table() {
     let proxy = crate::harness::Proxy::start(
@@ -116,7 +115,7 @@ fn a_pipeline_may_end_in_a_table() {
     assert_eq!(proxy.query("b.test", "A").rcode(), "REFUSED");
 }
 
-/// As in /etc/hosts; what is not in it fails.
+/// The format is that of /etc/hosts; names that are not in the file fail.
 #[test]
 fn a_hosts_file_can_be_all_there_is() {
     let upstream = anything();
@@ -131,7 +130,7 @@ fn a_hosts_file_can_be_all_there_is() {
     assert_eq!(upstream.count("other.test"), 0);
 }
 
-/// As block lists are: one address for all. What a manifest could not name passes once it has been asked for.
+/// Like a block list: one address for all names. Names that exceed the manifest pass once asked for.
 #[test]
 fn a_hosts_file_may_have_many_lines() {
     let upstream = anything();
@@ -152,7 +151,7 @@ fn a_hosts_file_may_have_many_lines() {
     );
 }
 
-/// More addresses of a name than any message holds: it has what fits, and says so.
+/// A name has more addresses than fit into a message: the answer is truncated, and TC is set.
 #[test]
 fn a_name_with_too_many_addresses_is_cut() {
     let upstream = anything();

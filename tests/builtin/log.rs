@@ -4,7 +4,7 @@ use super::start;
 use crate::harness::pods::{Cluster, put_pod};
 use crate::harness::{Message, Proxy, Upstream, forward_once};
 
-/// Success, denial (both kinds) and error.
+/// An upstream with a success, both kinds of denial, and an error.
 fn upstream() -> Upstream {
     let soa = "test. 300 SOA ns.test. root.test. 1 2 3 4 5";
     Upstream::start(move |asked| match asked.name().as_str() {
@@ -15,7 +15,7 @@ fn upstream() -> Upstream {
     })
 }
 
-/// Asks for one of each class; the last question is for a name that ends the wait.
+/// Asks for one name of each class, and for a last one that ends the wait.
 fn ask_each(proxy: &Proxy) {
     for name in ["good.test", "empty.test", "none.test", "bad.test"] {
         proxy.query(name, "A");
@@ -28,8 +28,8 @@ fn printed(proxy: &Proxy, what: &str) -> String {
         .printed(&format!("a line with {what}"), |line| line.contains(what))
 }
 
-/// CoreDNS's line: `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}"
-/// {rcode} {>rflags} {rsize} {duration}`.
+/// CoreDNS's line: `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode}
+/// {>rflags} {rsize} {duration}`.
 #[test]
 fn the_default_line_is_the_common_log_format() {
     let upstream = upstream();
@@ -69,7 +69,7 @@ fn classes_choose_what_is_logged() {
         let config = format!("format \"{{name}}\"\n{classes}");
         let mut proxy = start("log", &config, "use \"f\"", &upstream);
         ask_each(&proxy);
-        // What is logged is there at the latest when the proxy has ended.
+        // All lines are printed at the latest when the proxy has ended.
         proxy.process.signal("TERM");
         assert!(proxy.process.ended().success());
         let expected: Vec<String> = expected.iter().map(|name| format!("{name}.test.")).collect();
@@ -77,13 +77,13 @@ fn classes_choose_what_is_logged() {
             proxy.process.stdout().len() >= expected.len()
         });
         let mut lines = proxy.process.stdout();
-        // Two workers, so not in order.
+        // The order between two workers is undefined.
         lines.sort_by_key(|line| expected.iter().position(|name| name == line));
         assert_eq!(lines, expected, "{classes}");
     }
 }
 
-/// Of what it does not print it does not even hear.
+/// The filter is not called for queries that it does not print.
 #[test]
 fn queries_of_other_classes_cost_no_call() {
     let upstream = upstream();
@@ -135,7 +135,7 @@ fn combined_and_formats_of_ones_own() {
         line.contains(&format!(" - {} 0 \"A IN good.test. udp", query.id)),
         "{line}"
     );
-    // A placeholder each, over TCP and from the cache.
+    // Each placeholder once, over TCP and from the cache.
     let format = "{remote} {port} {time} {type} {class} {name} {proto} {size} {rcode} {rsize} {duration} {source} \
                   {>id} {>opcode} {>do} {>bufsize} {>rflags}";
     let own = start(
@@ -157,7 +157,7 @@ fn combined_and_formats_of_ones_own() {
     );
 }
 
-/// The log is no place for a client to write lines.
+/// A client cannot write lines into the log.
 #[test]
 fn a_client_cannot_forge_a_line() {
     let upstream = upstream();
@@ -171,7 +171,7 @@ fn a_client_cannot_forge_a_line() {
     assert_eq!(lines.len(), 2, "{lines:?}");
 }
 
-/// Lines come in batches, after the answers; none is missing.
+/// Lines are printed in batches, after the answers; none is missing.
 #[test]
 fn no_line_is_missing_under_load() {
     let upstream = upstream();

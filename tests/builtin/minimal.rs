@@ -1,4 +1,4 @@
-//! `minimal`: answers without what nobody asked for.
+//! `minimal`: answers without unrequested records.
 
 use super::documented;
 use crate::harness::message::Record;
@@ -31,8 +31,8 @@ fn answers_have_one_section() {
     }
 }
 
-/// RFC 4035 section 3.1.3.3: a validating client needs what proves that the wildcard stands for the name. RFC 2308 section 2.2: whoever
-/// denies the data at the end of an alias says for how long, or nobody could keep it.
+/// RFC 4035 section 3.1.3.3: a validating client needs the proof that the wildcard matches. RFC 2308
+/// section 2.2: a denial at the end of an alias needs its SOA record to be cacheable.
 #[test]
 fn what_proves_or_denies_stays() {
     const NSEC: &str = "test. 300 TYPE47 \\# 4 01610100";

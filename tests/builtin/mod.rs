@@ -1,5 +1,5 @@
-//! The filters that come with the proxy, each of their options once through everything: file, sandbox,
-//! pipeline, wire. What they answer in detail is tested beside their source.
+//! The built-in filters, with each option end to end: file, sandbox, pipeline, wire. Their answers are tested
+//! in detail next to their source.
 
 mod acl;
 mod dns64;
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use crate::examples::configuration_in;
 use crate::harness::{ONCE, Proxy, Upstream};
 
-/// The configuration in a filter's README, made to run here.
+/// The configuration in a filter's README, adapted to run here.
 #[track_caller]
 fn documented(name: &str, upstream: SocketAddr) -> String {
     let module = format!("module \"builtin:{name}\"");
@@ -26,8 +26,8 @@ fn documented(name: &str, upstream: SocketAddr) -> String {
     configuration_in(&file, upstream, &[], (&module, &module))
 }
 
-/// A proxy with one built-in filter above the cache, or below it. With time to spare: a limit of
-/// milliseconds is for filters, not for machines that have more to do than this test.
+/// A proxy with a built-in filter above or below the cache. The time limit is generous, because the test
+/// machine may be slow.
 fn start(filter: &str, config: &str, pipeline: &str, upstream: &Upstream) -> Proxy {
     Proxy::start(&format!(
         "filter \"f\" {{\n    module \"builtin:{filter}\"\n    limits time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\

@@ -1,4 +1,4 @@
-//! `nodecache`: what `cache` does with which names.
+//! `nodecache`: cache policies by name.
 
 use super::{anything, start};
 use crate::harness::{Proxy, Upstream, eventually, forward_once};
@@ -12,7 +12,7 @@ fn below(config: &str, upstream: &Upstream) -> Proxy {
     )
 }
 
-/// How often the upstream is asked when a client asks twice.
+/// The number of upstream queries for two client queries.
 fn asked_for_two(proxy: &Proxy, upstream: &Upstream, name: &str) -> usize {
     for _ in 0..2 {
         assert_eq!(proxy.query(name, "A").rcode(), "NOERROR");
@@ -20,7 +20,7 @@ fn asked_for_two(proxy: &Proxy, upstream: &Upstream, name: &str) -> usize {
     upstream.count(name)
 }
 
-/// Above the cache or below: names that must not be kept are not.
+/// Above or below the cache, excluded names are not cached.
 #[test]
 fn names_can_be_kept_out_of_the_cache() {
     for pipeline in ["use \"f\"; cache", "cache; use \"f\""] {
@@ -54,12 +54,12 @@ fn ttls_are_bounded_by_name() {
     assert_eq!(proxy.query("y.x.prod.test", "A").ttl(), 10);
     assert_eq!(proxy.query("short.slow.test", "A").ttl(), 100);
     assert_eq!(proxy.query("other.test", "A").ttl(), 3000);
-    // Below the cache, the bound is what is kept.
+    // Below the cache, the bound applies to the cached TTL.
     assert!((90..=100).contains(&proxy.query("short.slow.test", "A").ttl()));
     assert_eq!(upstream.count("short.slow.test"), 1);
 }
 
-/// A namespace is its services and pods, in the zones that use the filter.
+/// A namespace stands for its services and pods, in the zones that use the filter.
 #[test]
 fn namespaces_have_policies() {
     let upstream = anything();

@@ -1,4 +1,4 @@
-//! `rebinding`: private addresses in answers about public names.
+//! `rebinding`: private addresses in answers for public names.
 
 use super::{anything, documented, start};
 use crate::harness::message::Record;
@@ -15,7 +15,7 @@ fn the_documented_configuration_removes_private_addresses() {
         "nas.corp.example. 300 A 192.168.1.2",
     ]);
     let proxy = Proxy::start(&documented("rebinding", upstream.address));
-    // The second time from the cache, which holds what is left.
+    // The second time from the cache, which holds the stripped answer.
     for _ in 0..2 {
         let evil = proxy.query_edns("evil.example", "A");
         assert_eq!(
@@ -34,7 +34,7 @@ fn the_documented_configuration_removes_private_addresses() {
         );
     }
     assert_eq!(upstream.count("pool.example"), 1);
-    // Nothing is left of the other, and without an SOA record that is not kept (RFC 2308 section 5).
+    // The other answer is empty, and without an SOA record it is not cached (RFC 2308 section 5).
     assert_eq!(upstream.count("evil.example"), 2);
     let stripped = [("filter", "rebinding"), ("name", "stripped")];
     assert_eq!(
@@ -52,13 +52,14 @@ fn networks_are_added_and_names_allowed() {
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
 }
 
-/// Nobody here can check a signature, and so none is a way around the filter. What it would not change is relayed.
+/// The proxy cannot verify signatures, so a signed query must not bypass the filter. An unaffected answer is
+/// relayed.
 #[test]
 fn a_signature_is_no_way_around_it() {
     let upstream = Upstream::zone(&["evil.example. 300 A 192.168.1.1", "good.example. 300 A 192.0.2.1"]);
     let proxy = Proxy::start(&documented("rebinding", upstream.address));
     let signed = |name: &str| {
-        // Some algorithm, some time, and a code of 32 octets that no key has made (RFC 8945 section 4.2).
+        // Some algorithm, some time, and a MAC of 32 bytes without any key (RFC 8945 section 4.2).
         let mut data = b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x20".to_vec();
         data.extend([7; 32]);
         data.extend([0x12, 0x34, 0, 0, 0, 0]);

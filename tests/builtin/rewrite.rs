@@ -7,7 +7,7 @@ fn above(config: &str, upstream: &Upstream) -> Proxy {
     start("rewrite", config, "use \"f\"; cache", upstream)
 }
 
-/// The upstream sees the new name, the client sees its own.
+/// The upstream sees the new name, the client only its own.
 #[test]
 fn names_are_rewritten_and_reverted() {
     let upstream = anything();
@@ -38,11 +38,11 @@ fn names_are_rewritten_and_reverted() {
         assert!(upstream.count(becomes) >= 1, "{asked} did not become {becomes}");
     }
     assert_eq!(upstream.count("db.internal"), 0);
-    // Both spellings of one name are one question upstream.
+    // Both spellings of a name are one upstream query.
     assert_eq!(upstream.count("db.prod.test"), 1);
 }
 
-/// Every place in the answer that carries the new name has the client's name; others stay.
+/// Every occurrence of the new name in the answer becomes the client's name; others stay.
 #[test]
 fn the_whole_answer_is_reverted() {
     let upstream = Upstream::start(|asked| {
@@ -60,7 +60,7 @@ fn the_whole_answer_is_reverted() {
         );
         assert_eq!(answer.authority[0].name, "test.");
     }
-    // Who wants to see the new name can.
+    // A client can see the new name if configured.
     let keep = above(
         "name \"exact\" \"old.test\" \"new.test\" answers=\"keep\"",
         &upstream,
@@ -71,7 +71,7 @@ fn the_whole_answer_is_reverted() {
     );
 }
 
-/// Rules apply in order; the first that matches is the last unless it says `continue`.
+/// Rules apply in order; the first match ends them unless it says `continue`.
 #[test]
 fn rules_stop_or_continue() {
     let upstream = anything();
@@ -102,7 +102,7 @@ fn types_and_classes_are_rewritten() {
     assert_eq!(upstream.asked("b.test")[0].question().class, 1);
 }
 
-/// Bounds of TTLs and other rcodes, for names the client asks for.
+/// Bounds of TTLs, and other rcodes, for the names that the client asks for.
 #[test]
 fn ttls_and_rcodes_of_answers_are_rewritten() {
     let upstream = Upstream::start(|asked| match asked.name().split('.').next() {
@@ -155,14 +155,14 @@ fn aliases_are_resolved_through_their_own_zone() {
         (inner.count("web.inner.example"), outer.count("www.test")),
         (1, 0)
     );
-    // Who asks for the alias itself gets just that.
+    // A query for CNAME gets only the alias.
     assert_eq!(
         proxy.query("www.test", "CNAME").answers(),
         ["www.test. CNAME web.inner.example."]
     );
 }
 
-/// Names with aliases of several lengths, and others.
+/// An upstream with alias chains of several lengths, and other names.
 fn aliases() -> Upstream {
     Upstream::start(|asked| {
         let name = asked.name();
@@ -184,7 +184,7 @@ fn aliases() -> Upstream {
     })
 }
 
-/// Aliases of an answer lead elsewhere, each kind of match: to what the new target resolves to, and says of itself.
+/// Aliases in answers get new targets, by each kind of match, with the records and rcode of the new target.
 #[test]
 fn targets_of_aliases_are_rewritten() {
     let upstream = aliases();
@@ -225,14 +225,14 @@ fn targets_of_aliases_are_rewritten() {
             ] {
                 assert_eq!(proxy.query(name, "A").answers(), answers, "{name}, {pipeline}");
             }
-            // RFC 6604 section 3: of the last name.
+            // RFC 6604 section 3: the rcode of the last name.
             assert_eq!(proxy.query("gone.test", "A").rcode(), "NXDOMAIN", "{pipeline}");
         }
     }
     assert_eq!(upstream.count("other.test"), 0);
 }
 
-/// A target whose own alias leads to what is rewritten to it ends, too.
+/// The new target's own alias is rewritten to that target again: this ends, too.
 #[test]
 fn loops_of_targets_end() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 5 CNAME loop.test.", asked.name())]));
@@ -245,7 +245,7 @@ fn loops_of_targets_end() {
     assert!(upstream.count("target.test") < 20);
 }
 
-/// What records lead to is changed with the name.
+/// Names in record data change with the question.
 #[test]
 fn names_in_data_are_rewritten() {
     let upstream = Upstream::start(|asked| match asked.is("MX") {
@@ -273,7 +273,7 @@ fn names_in_data_are_rewritten() {
     );
 }
 
-/// An alias to itself, or two to each other, end.
+/// Aliases to themselves, or to each other, end.
 #[test]
 fn alias_loops_end() {
     let upstream = anything();
@@ -290,8 +290,7 @@ fn alias_loops_end() {
     assert!(!answer.has(flags::TC));
 }
 
-/// A rewritten query finds the zone by what the client asked: a filter changes the question, not the
-/// pipeline.
+/// A rewritten query stays in the zone of the client's name: a filter changes the question, not the pipeline.
 #[test]
 fn a_rewritten_query_stays_in_its_pipeline() {
     let (own, other) = (anything(), anything());

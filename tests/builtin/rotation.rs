@@ -25,7 +25,7 @@ fn the_documented_configuration_has_each_order() {
         assert_eq!(answers.iter().collect::<HashSet<_>>().len(), 4, "{answers:?}");
         answers[0].clone()
     };
-    // Four to the power of minus 63 is the chance that one of four is never first.
+    // The chance that one of four is never first is 4⁻⁶³.
     let random: HashSet<String> = (0..200).map(|_| first("www.example", "127.0.0.1")).collect();
     assert_eq!(random.len(), 4);
     let same: HashSet<String> = (0..20).map(|_| first("shop.example", "127.7.7.7")).collect();
@@ -53,7 +53,7 @@ fn clients_of_a_network_are_one_client() {
         .map(|last| first(&format!("127.7.{last}.{last}")))
         .collect();
     assert_eq!(network.len(), 1);
-    // What the proxy does for the filter is the filter's, too, if no call made it.
+    // The proxy counts edits for the filter even without a call.
     let metrics = proxy.metrics();
     assert_eq!(
         metrics.sum("dnsweir_filter_edits_total", &[("filter", "f")]),

@@ -1,4 +1,4 @@
-//! `template`: answers that are made of the question.
+//! `template`: answers built from the question.
 
 use super::{anything, documented, start};
 use crate::harness::client::ask_from;
@@ -13,7 +13,7 @@ fn the_documented_configuration_finds_addresses_in_names() {
         assert_eq!(answer.answers(), ["a.ip-192-0-2-7.ip.example. A 192.0.2.7"]);
         assert_eq!(answer.ttl(), 60);
         assert!(answer.has(crate::harness::message::flags::AA), "{answer}");
-        // What looks like an address and is none.
+        // It looks like an address, but is none.
         assert_eq!(proxy.query("ip-1-2-3-999.ip.example", "A").rcode(), "SERVFAIL");
         let denied = proxy.query("www.ip.example", "A");
         assert_eq!(denied.rcode(), "NXDOMAIN");
@@ -66,7 +66,7 @@ fn every_place_and_section_is_filled() {
     }
     assert_eq!(from("127.0.0.1", "b.y.other.test").answers.len(), 2);
     assert_eq!(from("127.0.0.1", "none.test").rcode(), "SERVFAIL");
-    // Another zone, another type, and one that leaves what it does not match to others.
+    // Another zone, another type, and a template that passes what it does not match.
     assert_eq!(from("127.0.0.1", "abc.x.elsewhere").rcode(), "NOERROR");
     assert_eq!(
         proxy.query("abc.x.test", "A").answers(),
@@ -75,7 +75,7 @@ fn every_place_and_section_is_filled() {
     assert_eq!(proxy.query("none.test", "SRV").answers.len(), 1);
 }
 
-/// As a client would have it that asks for the alias itself.
+/// The answer is the same as if the client resolved the alias itself.
 #[test]
 fn what_an_alias_leads_to_follows_it() {
     let config = r#"template { match "^www[.]"; answer "{name} 30 CNAME web.test." }"#;
@@ -96,7 +96,7 @@ fn what_an_alias_leads_to_follows_it() {
     assert_eq!(upstream.count("web.test"), 1);
 }
 
-/// Expressions that take the dot at the end of a name for granted, as those for CoreDNS do.
+/// Expressions that expect the final dot of a name, as those for CoreDNS do.
 #[test]
 fn expressions_may_see_the_last_dot() {
     let upstream = anything();

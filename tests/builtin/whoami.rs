@@ -1,4 +1,4 @@
-//! `whoami`: what the proxy sees of a client.
+//! `whoami`: a client as the proxy sees it.
 
 use super::{anything, documented};
 use crate::harness::client::ask_from;
