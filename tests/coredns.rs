@@ -182,7 +182,7 @@ fn exchange(server: SocketAddr, asked: &Asked) -> Message {
     };
     match asked.manner {
         Manner::Tcp => {
-            // Not `ask`, which holds servers to the standards.
+            // Not `ask`, which checks conformance with the standards.
             let mut stream = Stream::connect(server);
             stream.send(&[&query]);
             stream.receive().expect("a reply")
@@ -191,7 +191,7 @@ fn exchange(server: SocketAddr, asked: &Asked) -> Message {
     }
 }
 
-/// Every question of a case.
+/// All questions of a case.
 fn questions(case: &Case) -> impl Iterator<Item = Asked> {
     let names = upstream::NAMES.iter().chain(case.names).copied();
     names.flat_map(|name| {
@@ -203,7 +203,7 @@ fn questions(case: &Case) -> impl Iterator<Item = Asked> {
     })
 }
 
-/// Asks both everything there is to ask of a Corefile; what they disagree in without a reason, in words.
+/// Asks both all questions of a case. Returns their number, and the unexplained disagreements as text.
 fn compare(case: &Case, tally: &mut BTreeMap<&'static str, usize>) -> (usize, Vec<String>) {
     let upstream = upstream::start();
     let written = |at: SocketAddr| {
@@ -215,7 +215,7 @@ fn compare(case: &Case, tally: &mut BTreeMap<&'static str, usize>) -> (usize, Ve
     let (_coredns, _folder) = start_coredns(&written(theirs), theirs);
     let proxy = start_dnsweir(&written(ours), ours);
     let (mut count, mut disagreements) = (0, Vec::new());
-    // What is cached later, by as much as the two were asked apart, has the longer TTL from then on.
+    // An answer that is cached later has the longer TTL from then on, by the time between the two queries.
     let mut apart = 2;
     for asked in questions(case) {
         let begun = Instant::now();
@@ -265,7 +265,7 @@ fn answers_are_those_of_coredns() {
         "{} disagreements: {first:#?}",
         disagreements.len()
     );
-    // A difference that is gone is no reason any more.
+    // A listed difference that does not occur any more must be removed.
     for difference in differences() {
         assert!(
             tally.contains_key(difference.why),

@@ -23,33 +23,35 @@ const REMEMBERED: f64 = 4768.0;
 /// many instructions, and so many for each octet. A longer one than is read costs the former.
 const QUERY: (f64, f64) = (8_000.0, 8.0);
 
-/// What an upstream's answer may cost at most, from its octets to what the cache keeps, and to a reply that is cut.
+/// The limit for an upstream's answer, from its bytes to the cache entry and a truncated reply: a base and
+/// per byte.
 const ANSWER: (f64, f64) = (20_000.0, 120.0);
 
-/// What an answer of the proxy's own may cost at most, from the octets of the query to those of the reply, whatever lies
-/// behind it: so much, and so much for each octet of the reply.
+/// The limit for an answer of the proxy's own, from the query's bytes to the reply's, however much data is
+/// behind it: a base, and per byte of the reply.
 const OWN: (f64, f64) = (20_000.0, 100.0);
 
-/// What a filter's edit of it may cost besides, for each octet of what is edited.
+/// The limit for a filter's edit of such an answer, in addition: per byte of what is edited.
 const EDIT: f64 = 60.0;
 
-/// What reading may cost at most that is no message, of what an hour of fuzzing found to be dearest for its octets: instructions for
-/// each, and their bound.
+/// The limits for reading inputs other than messages, whose most expensive forms an hour of fuzzing found:
+/// instructions per byte.
 const READERS: [(&str, f64); 4] = [
     ("module", 200.0),
     ("slice", 1_000.0),
     ("config", 40_000.0),
-    // Of what it may take in memory: `$GENERATE` makes records that are not in the file. The fuzzer's zones may take 1 MiB.
+    // Per byte that it may take in memory, since `$GENERATE` creates records. The fuzzer's zones may take 1
+    // MiB.
     ("zone", 100.0),
 ];
 
-/// Octets of the longest query that is read. The others that are counted fit without EDNS, and are as long as there are.
+/// The maximum size of a query in bytes. The other messages measured are the longest that fit without EDNS.
 const READ: f64 = 4096.0;
 
-/// What the dearest messages are full of.
+/// What the most expensive messages are full of.
 const FILLINGS: [&str; 5] = ["pointers", "compressed", "labels", "records", "options"];
 
-/// A folder with the filters compiled that these words need: a compiler under callgrind takes minutes for each.
+/// A folder with the compiled filters for these arguments: compiling one under callgrind takes minutes.
 fn compiled(words: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let mut bench = Command::new(program().with_file_name("dnsweir-bench"));
@@ -57,12 +59,12 @@ fn compiled(words: &[&str]) -> TempDir {
     folder
 }
 
-/// Instructions that callgrind counts in functions of this name of `dnsweir-bench`.
+/// The instructions that callgrind counts in a function of `dnsweir-bench`.
 fn instructions(function: &str, arguments: &[&str]) -> f64 {
     counted(&[format!("--toggle-collect={function}")], arguments)
 }
 
-/// Instructions of all of `dnsweir-bench`, or of what callgrind is told to collect.
+/// The instructions of all of `dnsweir-bench`, or of what callgrind is told to collect.
 fn counted(what: &[String], arguments: &[&str]) -> f64 {
     let mut valgrind = command("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
@@ -78,8 +80,8 @@ fn counted(what: &[String], arguments: &[&str]) -> f64 {
     collected.unwrap_or_else(|| panic!("callgrind counted nothing:\n{said}"))
 }
 
-/// The work that somebody makes with a message grows no faster than the message, whatever it is full of. A test for each
-/// length, so that they are counted side by side.
+/// The cost of a message grows at most linearly with its size, whatever it contains. A test per size, so that
+/// they run in parallel.
 #[test]
 fn no_short_message_costs_more_than_its_octets() {
     costs_no_more_than_its_octets(512.0);
@@ -106,7 +108,7 @@ fn costs_no_more_than_its_octets(octets: f64) {
             let arguments = ["worst", what, filling, "--octets", &octets, "--count", &times];
             instructions(function, &arguments) / f64::from(count)
         };
-        // So often that what is only done once, such as to find a counter, does not count for much.
+        // So often that one-time work, such as finding a counter, hardly counts.
         query = query.max(cost("--query", "*worst::admit*", 64));
         answer = answer.max(cost("--answer", "*worst::read*", 2));
     }
@@ -122,7 +124,8 @@ fn costs_no_more_than_its_octets(octets: f64) {
     );
 }
 
-/// Nor does what the proxy answers by itself: it costs what the client takes, and not what there would be to say.
+/// Neither does the cost of the proxy's own answers: it depends on the client's size limit, not on the data
+/// behind it.
 #[test]
 fn no_own_answer_costs_more_than_its_octets() {
     if !needs(&["valgrind", RELEASE]) {
@@ -146,7 +149,8 @@ fn no_own_answer_costs_more_than_its_octets() {
     }
 }
 
-/// Nor does what is read from files and from the API server: what fuzzing found to be dearest is kept in the corpus.
+/// Neither does the cost of files and API server objects: the most expensive fuzzing inputs are in the
+/// corpus.
 #[test]
 fn nothing_that_is_read_costs_more_than_its_octets() {
     if !needs(&["valgrind", RELEASE]) {
@@ -155,7 +159,7 @@ fn nothing_that_is_read_costs_more_than_its_octets() {
     for (reader, most) in READERS {
         let file = root().join("fuzz/corpus").join(reader).join("dearest");
         let file = file.to_str().expect("letters");
-        // Without what the program does once; a configuration is read on a thread of its own.
+        // Without one-time work; a configuration is read on a separate thread.
         let [one, three] = ["1", "3"].map(|count| {
             counted(
                 &[],
@@ -191,7 +195,7 @@ fn does_not_grow_by_a_tenth(filters: &str, before: f64) {
         return;
     }
     eprintln!("{}", output(command("valgrind").arg("--version")).trim());
-    // What is counted beside the queries is the same in both.
+    // The instructions apart from the queries are the same in both.
     let (few, many) = (3_200, 35_200);
     let compiled = compiled(&["hit", "--filters", filters, "--count", "32"]);
     let folder = compiled.path().to_str().expect("letters");

@@ -8,7 +8,7 @@ use crate::harness::metrics::Metrics;
 use crate::harness::process::Process;
 use crate::harness::{Message, Upstream, address, ask, proxy, until};
 
-/// The template of the manifest, with a port for the cluster's DNS and addresses for metrics that are free.
+/// The manifest's template, with the cluster DNS's port, and free addresses for metrics.
 const TEMPLATE: &str = "\
 cluster.local:$PORT {
     errors
@@ -38,7 +38,7 @@ cluster.local:$PORT {
     }
 ";
 
-/// A running `dnsweir node-cache`, without the node's network.
+/// A running `dnsweir node-cache`, without the node's network changes.
 struct NodeCache {
     process: Process,
     address: SocketAddr,
@@ -89,7 +89,7 @@ impl NodeCache {
         cache
     }
 
-    /// Changes the config map.
+    /// Updates the config map.
     fn publish(&self, files: &[(&str, &str)]) {
         let generation = self.generation.replace(self.generation.get() + 1);
         publish(self.folder.path(), generation, files);
@@ -112,7 +112,8 @@ impl NodeCache {
     }
 }
 
-/// As a kubelet updates a config map: all files in a new folder, then a link to it in the old one's place.
+/// Updates a config map like a kubelet: writes all files to a new folder, then replaces the link to the old
+/// one.
 fn publish(folder: &Path, generation: u32, files: &[(&str, &str)]) {
     let at = |name: &str| -> PathBuf { folder.join("kube-dns").join(name) };
     std::fs::create_dir_all(at("")).expect("a folder");
@@ -120,7 +121,7 @@ fn publish(folder: &Path, generation: u32, files: &[(&str, &str)]) {
     std::fs::create_dir(at(&new)).expect("a folder");
     for (name, text) in files {
         std::fs::write(at(&new).join(name), text).expect("a file");
-        // It stays from the first time on.
+        // This link exists from the first time on.
         let _ = symlink(Path::new("..data").join(name), at(name));
     }
     symlink(&new, at("..tmp")).expect("a link");
@@ -131,7 +132,7 @@ fn upstream(address: &'static str) -> Upstream {
     Upstream::start(move |asked| asked.answer(&[&format!("{} 300 A {address}", asked.name())]))
 }
 
-/// The manifest's words and files, and what becomes of changes.
+/// The manifest's arguments and files, and the effect of changes.
 #[test]
 fn the_config_map_is_followed() {
     let (cluster, outside, stub) = (
@@ -170,7 +171,7 @@ fn the_config_map_is_followed() {
         cache.first("a.acme.local") == Some("a.acme.local. A 192.0.2.3".into())
     });
 
-    // What is no JSON changes nothing, and is told.
+    // Invalid JSON changes nothing, and is reported.
     cache.publish(&[
         ("upstreamNameservers", &upstreams),
         ("stubDomains", "{\"acme.local\""),
@@ -184,14 +185,14 @@ fn the_config_map_is_followed() {
         Some("b.acme.local. A 192.0.2.3".into())
     );
 
-    // The stub domain goes; its names are everybody's again.
+    // The stub domain is removed: its names go to the other upstreams again.
     cache.publish(&[("upstreamNameservers", &upstreams), ("stubDomains", "{}")]);
     until("the stub domain to go", || {
         cache.first("c.acme.local") == Some("c.acme.local. A 192.0.2.2".into())
     });
 }
 
-/// At the start, too, a mistake in the config map keeps nobody from names in the cluster.
+/// At startup, too, a mistake in the config map does not affect names in the cluster.
 #[test]
 fn a_config_map_that_is_wrong_at_the_start_is_left_out() {
     let cluster = upstream("192.0.2.1");

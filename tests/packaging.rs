@@ -257,7 +257,7 @@ fn a_release_is_verified_by_the_program() {
     assert!(said.contains("a.deb: not what was signed"), "{said}");
 }
 
-/// An index with an image, a chart, where all is from, sums, and signatures of these.
+/// An index with an image, a chart, provenance, checksums, and their signatures.
 fn signed(packaging: impl Fn(&[&str]) -> Command, folder: &Path, host: &str, key: &Path) {
     let path = |path: &Path| path.display().to_string();
     let (image, key) = (path(&folder.join("image")), path(key));
@@ -273,7 +273,7 @@ fn signed(packaging: impl Fn(&[&str]) -> Command, folder: &Path, host: &str, key
     }
 }
 
-/// Image and chart in a registry, with their signatures, and with what they are made of and where that is from; once.
+/// Pushes image and chart to a registry with signatures, SBOM and provenance, only once.
 #[test]
 fn a_release_is_pushed_once() {
     if !needs(&[TOOLS, &["skopeo", "xtables-nft-multi", "nft"]].concat()) {
@@ -302,7 +302,7 @@ fn a_release_is_pushed_once() {
         let text = output(inspect.arg(format!("docker://{host}/{name}")));
         serde_json::from_str::<serde_json::Value>(&text).expect("a manifest")
     };
-    // What kind of thing is said about an image.
+    // The type of the artifact attached to an image.
     let about = |name: &str, tag: &str| {
         let referrer = there(&format!("{name}:{tag}"))["manifests"][0]["digest"].clone();
         let manifest = there(&format!("{name}@{}", referrer.as_str().expect("a digest")));
@@ -325,7 +325,7 @@ fn a_release_is_pushed_once() {
         .replace(':', "-");
     assert_eq!(about("dnsweir", &digest), "application/spdx+json");
 
-    // The same again changes nothing; something else under the same version is refused.
+    // Pushing the same again changes nothing; something else under the same version is refused.
     output(&mut packaging(&push));
     output(&mut packaging(&["chart", "--registry", "other.example"]));
     let refused = packaging(&push).output().expect("dnsweir-packaging");
@@ -336,7 +336,7 @@ fn a_release_is_pushed_once() {
     );
 }
 
-/// The interface, packed in a folder of its own.
+/// The interface's package, in a separate folder.
 fn packed_interface() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
@@ -345,7 +345,7 @@ fn packed_interface() -> tempfile::TempDir {
     folder
 }
 
-/// The interface's package is a component that holds its text, the same one each time.
+/// The interface's package is a component with its text, and reproducible.
 #[test]
 fn the_interface_is_a_package() {
     let pack = || fs::read(packed_interface().path().join("dnsweir-filter-0.1.0.wasm")).expect("a package");
@@ -363,7 +363,7 @@ fn the_interface_is_a_package() {
     assert!(package == pack(), "two runs differ");
 }
 
-/// Header and module come with a filter that builds where they are unpacked, the same ones each time.
+/// Header and module are packed with a filter that builds where it is unpacked, reproducibly.
 #[test]
 fn the_languages_are_packed() {
     for (language, tools) in [("c", &["tar", "clang", "wasm-ld"][..]), ("go", &["tar", "go"])] {
@@ -390,7 +390,7 @@ fn the_languages_are_packed() {
     }
 }
 
-/// All that a package says, comments included, each interface and world by itself: their order is not kept.
+/// The text of a package with comments, split into sorted interfaces and worlds, whose order is not fixed.
 fn interface_text(resolve: &Resolve, package: PackageId) -> String {
     let mut printer = WitPrinter::default();
     printer.print(resolve, package, &[]).expect("text");

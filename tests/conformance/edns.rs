@@ -2,7 +2,7 @@
 
 use crate::harness::{Message, Proxy, Reply, Upstream, flags, forward_once};
 
-/// An upstream with answers of every size: `N.example` has TXT records of about N octets together.
+/// An upstream with answers of every size: `N.example` has TXT records of about N bytes in all.
 fn sizes() -> Upstream {
     Upstream::start(|asked| {
         let wanted: usize = asked
@@ -11,7 +11,7 @@ fn sizes() -> Upstream {
             .next()
             .and_then(|label| label.parse().ok())
             .unwrap_or(10);
-        // Owner, type, class, TTL, length and one text of 80 octets, uncompressed here.
+        // Owner, type, class, TTL, length and a text of 80 bytes, uncompressed here.
         let record = format!("{} 300 TXT {}", asked.name(), "x".repeat(80));
         let lines = vec![record.as_str(); wanted.div_ceil(100)];
         let mut message = asked.message_with(&lines);
@@ -34,15 +34,15 @@ fn proxy(upstream: &Upstream) -> Proxy {
     ))
 }
 
-/// Size of an answer over UDP, whether it was cut, and how many records are left.
+/// The size of an answer over UDP, whether it was truncated, and its number of records.
 fn over_udp(proxy: &Proxy, query: &Message) -> (usize, bool, usize) {
     let wire = crate::harness::exchange(proxy.address, &query.encode());
     let answer = Message::decode(&wire).expect("a whole message");
     (wire.len(), answer.has(flags::TC), answer.answers.len())
 }
 
-/// RFC 1035 section 4.2.1: 512 octets without EDNS. RFC 6891 section 6.2.3: the advertised size with it,
-/// and what is lower than 512 is 512.
+/// RFC 1035 section 4.2.1: 512 octets without EDNS. RFC 6891 section 6.2.3: the advertised size with it, and
+/// less than 512 counts as 512.
 #[test]
 fn answers_fit_the_size_that_was_advertised() {
     let upstream = sizes();
@@ -56,7 +56,7 @@ fn answers_fit_the_size_that_was_advertised() {
         ("1000.example", Some(800), 800),
         ("1000.example", Some(1232), 1232),
         ("3000.example", Some(1232), 1232),
-        // Ours is a size, too: larger datagrams may not arrive (RFC 9715 section 3.1).
+        // Our own limit applies, too: larger datagrams may not arrive (RFC 9715 section 3.1).
         ("3000.example", Some(4096), 1232),
     ] {
         let query = Message::query(name, "TXT");
@@ -67,7 +67,7 @@ fn answers_fit_the_size_that_was_advertised() {
             let (length, cut, left) = over_udp(&proxy, &query);
             assert!(length <= limit, "{length} octets for {name} and {size:?}");
             assert_eq!(cut, left < whole.answers.len(), "{name} and {size:?}");
-            // RFC 2181 section 9: what fits is there. One record takes at most 110 octets.
+            // RFC 2181 section 9: as much as fits is included. One record takes at most 110 bytes.
             assert!(
                 !cut || length + 110 > limit,
                 "only {length} octets for {name} and {size:?}"
@@ -76,8 +76,7 @@ fn answers_fit_the_size_that_was_advertised() {
     }
 }
 
-/// Where the network is known to carry more, `udp-size` says so; a client still gets no more than it asked
-/// for.
+/// `udp-size` may be larger for networks that carry more; a client still gets no more than it advertised.
 #[test]
 fn the_largest_datagram_is_configured() {
     let upstream = sizes();
@@ -96,7 +95,7 @@ fn the_largest_datagram_is_configured() {
     assert_eq!((cut, left), (false, 30));
 }
 
-/// Over TCP nothing is cut, whatever size was advertised (RFC 6891 section 6.2.5: it is about UDP).
+/// Over TCP nothing is truncated, whatever size was advertised (RFC 6891 section 6.2.5 is about UDP).
 #[test]
 fn tcp_answers_are_whole() {
     let upstream = sizes();
@@ -131,8 +130,8 @@ fn opt_answers_opt() {
     assert_eq!(refused.edns.map(|edns| edns.size), Some(1232));
 }
 
-/// RFC 6891 section 6.1.3: a version we do not know is BADVERS, with the one we know. Even then the
-/// message ends where it should.
+/// RFC 6891 section 6.1.3: an unknown version gets BADVERS, with the version we support. The message must be
+/// well formed even then.
 #[test]
 fn unknown_versions_are_badvers() {
     let upstream = sizes();
@@ -148,7 +147,7 @@ fn unknown_versions_are_badvers() {
     assert_eq!(upstream.count("10.example"), 0);
 }
 
-/// RFC 3225 section 3: DO comes back as it was sent.
+/// RFC 3225 section 3: DO is copied to the reply.
 #[test]
 fn dnssec_ok_comes_back() {
     let upstream = sizes();
@@ -161,8 +160,8 @@ fn dnssec_ok_comes_back() {
     }
 }
 
-/// RFC 8914 section 2: an extended error needs an OPT record, which needs one in the query. Whatever is
-/// refused says why.
+/// RFC 8914 section 2: an extended error needs an OPT record, which needs one in the query. Every refusal has
+/// one.
 #[test]
 fn extended_errors_say_why() {
     let upstream = sizes();
@@ -172,7 +171,7 @@ fn extended_errors_say_why() {
     ));
     let answer = proxy.query_edns("www.elsewhere", "A");
     assert_eq!(answer.rcode(), "REFUSED");
-    // 20: Not Authoritative, no zone here.
+    // 20: Not Authoritative, because no zone here has the name.
     assert_eq!(answer.extended_errors(), [20]);
     assert_eq!(proxy.query("www.elsewhere", "A").rcode(), "REFUSED");
 }

@@ -1,4 +1,4 @@
-//! When nothing good is to be had: what is remembered of it, and what is served instead. RFC 2308, 8767, 9520.
+//! Failures: what is cached, and what is served instead. RFC 2308, 8767, 9520.
 
 use crate::harness::upstream::{Asked, Reply};
 use crate::harness::{Message, Proxy, Upstream, eventually, flags};
@@ -9,17 +9,17 @@ const CACHED_ERROR: u16 = 13;
 
 const SOA: &str = "example. 300 SOA ns.example. root.example. 1 2 3 4 300";
 
-/// An upstream's way, by a name for the failure that a test reports.
+/// A failure's name, the upstream's behavior, the expected rcode, and what follows.
 type Case = (&'static str, fn(&Asked) -> Reply, &'static str, Then);
 
-/// What comes of asking the same again.
+/// The result of asking again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Then {
-    /// It is known, as a failure, with this extended error.
+    /// The failure is cached, with this extended error.
     Failed(u16),
-    /// It is known, as an answer.
+    /// The answer is cached.
     Answered,
-    /// It is asked for again.
+    /// The upstream is asked again.
     Asked,
 }
 
@@ -27,7 +27,7 @@ fn with(asked: &Asked, rcode: &str) -> Reply {
     asked.denial(rcode, None)
 }
 
-/// What is kept of answers that are none.
+/// What is cached of failures and denials.
 const KEPT: [Case; 12] = [
     // RFC 9520 section 2.1: server failure; section 3.2: kept.
     (
@@ -43,7 +43,7 @@ const KEPT: [Case; 12] = [
         "REFUSED",
         Then::Failed(CACHED_ERROR),
     ),
-    // RFC 9520 section 2.7, and no useful response otherwise.
+    // RFC 9520 section 2.7, and other useless responses.
     (
         "FORMERR",
         |asked| with(asked, "FORMERR"),
@@ -56,14 +56,14 @@ const KEPT: [Case; 12] = [
         "NOTIMP",
         Then::Failed(CACHED_ERROR),
     ),
-    // RFC 9520 section 2.3: a time-out.
+    // RFC 9520 section 2.3: a timeout.
     (
         "silence",
         |_| Reply::Silence,
         "SERVFAIL",
         Then::Failed(CACHED_ERROR),
     ),
-    // RFC 8914 section 3: the reason stays with the failure.
+    // RFC 8914 section 3: the failure is cached with its reason.
     (
         "SERVFAIL with EDE 9",
         |asked| {
@@ -78,7 +78,7 @@ const KEPT: [Case; 12] = [
         "SERVFAIL",
         Then::Failed(9),
     ),
-    // RFC 2308 section 5: denials with their SOA.
+    // RFC 2308 section 5: denials with their SOA record.
     (
         "NXDOMAIN",
         |asked| asked.denial("NXDOMAIN", Some(SOA)),
@@ -91,7 +91,7 @@ const KEPT: [Case; 12] = [
         "NOERROR",
         Then::Answered,
     ),
-    // Without it they are not kept.
+    // Denials without it are not cached.
     (
         "NXDOMAIN without SOA",
         |asked| with(asked, "NXDOMAIN"),
@@ -104,7 +104,7 @@ const KEPT: [Case; 12] = [
         "NOERROR",
         Then::Asked,
     ),
-    // RFC 2181 section 9: what is truncated is no answer and no failure.
+    // RFC 2181 section 9: a truncated response is neither an answer nor a failure.
     (
         "TC",
         |asked| {
@@ -125,7 +125,7 @@ const KEPT: [Case; 12] = [
     ),
 ];
 
-/// One proxy and one upstream for each case: an upstream that fails is treated as one that does.
+/// A separate proxy and upstream per case, since a failing upstream is treated as such.
 #[test]
 fn what_is_kept_of_answers_that_are_none() {
     for (case, script, rcode, then) in KEPT {
@@ -150,7 +150,7 @@ fn what_is_kept_of_answers_that_are_none() {
             _ => Then::Answered,
         };
         assert_eq!(found, then, "{case}");
-        // RFC 9520 section 3.2: by name, type and class.
+        // RFC 9520 section 3.2: cached by name, type and class.
         if matches!(then, Then::Failed(_)) {
             proxy.query_edns("www.example", "AAAA");
             assert!(upstream.count("www.example") > asked, "{case}");
@@ -158,10 +158,10 @@ fn what_is_kept_of_answers_that_are_none() {
     }
 }
 
-/// What becomes of an entry past its TTL when it cannot be fetched again.
+/// An expired entry that cannot be refreshed.
 #[test]
 fn what_is_stale_stays_until_there_is_an_answer() {
-    // RFC 8767 section 4: any rcode but NOERROR and NXDOMAIN is a failure to refresh, and so is silence.
+    // RFC 8767 section 4: any rcode but NOERROR and NXDOMAIN is a failure to refresh, and so is a timeout.
     const FAILURES: [Case; 5] = [
         (
             "SERVFAIL",
@@ -199,7 +199,8 @@ fn what_is_stale_stays_until_there_is_an_answer() {
         });
         assert_eq!(answer.rcode(), rcode, "{case}");
         assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"], "{case}");
-        // Section 5, the failure recheck timer: for the next half a minute nobody asks, and nobody waits.
+        // Section 5, the failure recheck timer: for the next half minute there is no upstream query, and no
+        // wait.
         let asked = upstream.count("www.example");
         for _ in 0..3 {
             assert!(stale(&proxy.query_edns("www.example", "A")), "{case}");

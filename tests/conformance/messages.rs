@@ -1,11 +1,11 @@
-//! Queries in every shape, and what comes back: RFC 1035, 2136, 5625, 5936, 8490, 8906, 9619.
+//! Queries of every form, and the replies: RFC 1035, 2136, 5625, 5936, 8490, 8906, 9619.
 
 use crate::harness::message::{Edns, decode_hex, encode_name};
 use crate::harness::{
     Message, Proxy, Record, Reply, Stream, Upstream, client, flags, forward_once, unanswered,
 };
 
-/// A proxy whose upstream answers everything, so that an error is the proxy's own.
+/// A proxy whose upstream answers everything, so that errors are the proxy's own.
 fn proxy() -> (Proxy, Upstream) {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
     let proxy = Proxy::start(&format!(
@@ -15,7 +15,7 @@ fn proxy() -> (Proxy, Upstream) {
     (proxy, upstream)
 }
 
-/// The octets of a message, by hand: ID 4242, this second half of the header, these counts, this body.
+/// A hand-made message: ID 4242, the second half of the header, the counts, and the body.
 fn octets(header: u16, counts: [u16; 4], body: &[u8]) -> Vec<u8> {
     let mut octets = vec![0x10, 0x92];
     octets.extend(header.to_be_bytes());
@@ -29,8 +29,7 @@ fn question() -> Vec<u8> {
     [encode_name("www.example."), vec![0, 1, 0, 1]].concat()
 }
 
-/// Every message that is not quite a query gets this rcode, over UDP and over TCP, with its ID, and
-/// the proxy goes on.
+/// Every malformed message gets this rcode with its ID, over UDP and TCP, and the proxy keeps running.
 #[test]
 fn malformed_messages_are_answered_with_the_right_rcode() {
     let (proxy, upstream) = proxy();
@@ -88,7 +87,7 @@ fn malformed_messages_are_answered_with_the_right_rcode() {
             octets(flags::RD, [1, 0, 0, 0], &[]),
             "FORMERR",
         ),
-        // RFC 1035 section 4.1.2 and 4.1.4.
+        // RFC 1035 sections 4.1.2 and 4.1.4.
         (
             "a name that does not end",
             octets(flags::RD, [1, 0, 0, 0], b"\x03www\x07exam"),
@@ -143,7 +142,7 @@ fn malformed_messages_are_answered_with_the_right_rcode() {
             octets(flags::RD, [1, 0, 0, 0], &long_name),
             "FORMERR",
         ),
-        // Counts that promise more than there is.
+        // Counts that exceed the content.
         (
             "an answer that is not there",
             octets(flags::RD, [1, 1, 0, 0], &question),
@@ -295,8 +294,8 @@ fn malformed_messages_are_answered_with_the_right_rcode() {
     );
 }
 
-/// A query has at most 4 096 octets and 32 records beside its question, over UDP as over TCP; what is longer is counted
-/// and answered, whatever else is in it.
+/// A query has at most 4 096 bytes and 32 records besides its question, over UDP and TCP; a longer one is
+/// counted and answered, whatever else it contains.
 #[test]
 fn what_no_query_needs_is_formerr() {
     let (proxy, upstream) = proxy();
@@ -337,7 +336,7 @@ fn what_no_query_needs_is_formerr() {
     );
 }
 
-/// What gets no answer at all: responses, which would make loops, and what has no header.
+/// Messages without any reply: responses, which would cause loops, and those without a full header.
 #[test]
 fn responses_and_fragments_are_met_with_silence() {
     let (proxy, _upstream) = proxy();
@@ -356,7 +355,7 @@ fn responses_and_fragments_are_met_with_silence() {
         eprintln!("{what}");
         unanswered(proxy.address, &octets);
     }
-    // Over TCP the connection may end, and no other does.
+    // Over TCP, this connection may be closed, but no other.
     let mut stream = proxy.connect();
     stream.write(&client::frame(&query.clone().set(flags::QR).encode()));
     stream.half_close();
@@ -364,7 +363,7 @@ fn responses_and_fragments_are_met_with_silence() {
     assert_eq!(proxy.query("www.example", "A").rcode(), "NOERROR");
 }
 
-/// RFC 5625 section 4.1: unexpected flags and records are no reason not to answer.
+/// RFC 5625 section 4.1: unexpected flags and records must not prevent an answer.
 #[test]
 fn the_unexpected_is_let_be() {
     let (proxy, _upstream) = proxy();
@@ -391,7 +390,7 @@ fn the_unexpected_is_let_be() {
         assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"], "{what}");
         assert!(!answer.has(flags::TC), "{what}");
     }
-    // Octets after the message are let be as well.
+    // Bytes after the message are ignored as well.
     let trailing = [plain.encode(), b"trailing".to_vec()].concat();
     let answer = Message::decode(&client::exchange(proxy.address, &trailing)).expect("a whole message");
     assert_eq!(
@@ -400,7 +399,7 @@ fn the_unexpected_is_let_be() {
     );
 }
 
-/// RFC 8906 section 8: every probe of a responsive server gets a response.
+/// RFC 8906 section 8: a responsive server answers every probe.
 #[test]
 fn no_probe_is_left_without_an_answer() {
     let (proxy, _upstream) = proxy();
@@ -424,7 +423,7 @@ fn no_probe_is_left_without_an_answer() {
         assert_eq!(proxy.ask(&query).rcode(), rcode, "{section}");
         assert_eq!(proxy.connect().ask(&query).rcode(), rcode, "{section} over TCP");
     }
-    // 8.1.4, unknown opcode: the question is not repeated, it may be none.
+    // 8.1.4, unknown opcode: the question is not repeated, since it may not be one.
     let opcode = soa.clone().opcode(15).clear(flags::RD).encode();
     let answer = Message::decode(&client::exchange(proxy.address, &opcode)).expect("a whole message");
     assert_eq!((answer.rcode().as_str(), answer.questions.len()), ("NOTIMP", 0));
@@ -436,7 +435,7 @@ fn no_probe_is_left_without_an_answer() {
     let mut flag = soa.clone().edns(4096);
     flag.edns.get_or_insert_default().flags = 0x40;
     assert_eq!(proxy.ask(&flag).edns.map(|edns| edns.flags), Some(0));
-    // 8.2.4, version and option and flag at once.
+    // 8.2.4, version, option and flag together.
     let mut all = soa.option(100, &[]);
     let edns = all.edns.get_or_insert_default();
     (edns.version, edns.flags) = (1, 0x40);
@@ -448,8 +447,8 @@ fn no_probe_is_left_without_an_answer() {
     );
 }
 
-/// RFC 1035 section 4.1.1: RD is copied, RA is ours. AA is the authority's own: as the upstream says, and
-/// clear in what the cache says again.
+/// RFC 1035 section 4.1.1: RD is copied, RA is ours. AA is only set by the authority: copied from the
+/// upstream's answer, and clear in cached answers.
 #[test]
 fn header_flags_of_answers() {
     let upstream = Upstream::start(|asked| {
@@ -468,13 +467,13 @@ fn header_flags_of_answers() {
     assert!(fresh.has(flags::AA | flags::RA | flags::RD), "{fresh}");
     let kept = proxy.ask(&query);
     assert!(!kept.has(flags::AA) && kept.has(flags::RA | flags::RD), "{kept}");
-    // RFC 6840 section 5.8: AD for those who asked for it.
+    // RFC 6840 section 5.8: AD for clients that ask for it.
     assert!(!kept.has(flags::AD), "{kept}");
     assert!(proxy.ask(&query.clone().set(flags::AD)).has(flags::AD));
 }
 
-/// Without RD: from the cache, or from an upstream that is asked without RD; and that is no answer to keep
-/// for those who ask with it.
+/// Without RD: answered from the cache, or from an upstream without RD; that answer is not cached for queries
+/// with RD.
 #[test]
 fn queries_without_recursion() {
     let upstream = Upstream::start(|asked| {
@@ -504,11 +503,12 @@ fn queries_without_recursion() {
     assert_eq!(upstream.count("www.example"), 3);
 }
 
-/// RFC 5625 section 4.5: a signed message passes octet by octet, but for the ID, in both directions, and
-/// never through the cache.
+/// RFC 5625 section 4.5: a signed message passes unchanged except for the ID, in both directions, and
+/// bypasses the cache.
 #[test]
 fn signed_messages_pass_untouched() {
-    // The algorithm `test`, a time, a fudge of 300 s, a MAC of 10 octets, an original ID, no error, no other data.
+    // The algorithm `test`, a time, a fudge of 300 s, a MAC of 10 bytes, an original ID, no error, no other
+    // data.
     let signature =
         "key.example. 0 TYPE250 \\# 32 04746573740000006553f100012c000a0102030405060708090aabcd00000000";
     let upstream = Upstream::start(move |asked| {
@@ -544,8 +544,8 @@ fn signed_messages_pass_untouched() {
     }
 }
 
-/// Ten thousand datagrams of noise, each different and none random: a query with octets changed. The
-/// proxy is there afterwards and has not panicked.
+/// Ten thousand datagrams of noise, all different and reproducible: a query with changed bytes. Afterwards,
+/// the proxy still runs and has not panicked.
 #[test]
 fn noise_does_no_harm() {
     let (mut proxy, _upstream) = proxy();
@@ -567,7 +567,7 @@ fn noise_does_no_harm() {
             noise[at] = (state >> 40) as u8;
         }
         noise.truncate(1 + (state >> 24) as usize % seed.len());
-        // A full buffer is no matter.
+        // A full buffer does not matter.
         let _ = socket.send(&noise);
         let _ = socket.recv(&mut [0; 1500]);
     }
@@ -584,16 +584,16 @@ fn noise_does_no_harm() {
     );
 }
 
-/// Messages by hand that have stopped servers before.
+/// Hand-made messages that have crashed other servers.
 #[test]
 fn messages_that_have_stopped_servers() {
     let (mut proxy, _upstream) = proxy();
     for hex in [
         // A chain of pointers in the question.
         "1092 0100 0001 0000 0000 0000 c00e c010 c012 c00c 0001 0001",
-        // A name that points into its own middle.
+        // A name that points into itself.
         "1092 0100 0001 0000 0000 0000 0161 c00d 0001 0001",
-        // RDLENGTH 65535 in an OPT record of a message of 39 octets.
+        // RDLENGTH 65535 in the OPT record of a message of 39 bytes.
         "1092 0100 0001 0000 0000 0001 0377 7777 0000 0100 0100 0029 04d0 0000 0000 ffff",
         // All counts at their maximum.
         "1092 0100 ffff ffff ffff ffff 00",

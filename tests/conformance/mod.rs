@@ -1,7 +1,7 @@
-//! What the standards ask of a forwarder, section by section.
+//! What the standards require of a forwarder, section by section.
 //!
-//! Each file has one subject; the RFC and its section stand at the test. Where the standards leave a
-//! choice, the test holds the proxy to the one it made.
+//! Each file covers one subject; the RFC and its section are given at the test. Where the standards leave a
+//! choice, the test checks the one that the proxy made.
 
 mod edns;
 mod failures;

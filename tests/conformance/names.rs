@@ -1,5 +1,5 @@
-//! Names: special ones (RFC 6303, 6761, 7686, 8375, 9462, 9476), any octets (RFC 2181 section 11), case (RFC 4343), and
-//! the asterisk (RFC 4592).
+//! Names: special ones (RFC 6303, 6761, 7686, 8375, 9462, 9476), arbitrary octets (RFC 2181 section 11), case
+//! (RFC 4343), and wildcards (RFC 4592).
 
 use crate::harness::{Message, Proxy, Upstream, forward_once};
 
@@ -33,7 +33,7 @@ fn special_names_are_answered_here() {
             assert_eq!(proxy.query(name, qtype).rcode(), "NXDOMAIN", "{name} {qtype}");
         }
     }
-    // RFC 9462 section 6.4: there is nothing, and it may be remembered.
+    // RFC 9462 section 6.4: an empty answer, which may be cached.
     for (name, qtype) in [
         ("_dns.resolver.arpa.", "TYPE64"),
         ("resolver.arpa.", "A"),
@@ -55,13 +55,13 @@ fn special_names_are_answered_here() {
     };
     assert!(!forwarded.iter().any(special), "{forwarded:?}");
 
-    // Names that only look like it are names like any other.
+    // Names that only look similar are ordinary names.
     for name in ["notlocalhost.", "localhost.example.", "valid.", "alternative."] {
         assert_eq!(proxy.query(name, "A").answers(), [format!("{name} A 192.0.2.1")]);
     }
 }
 
-/// A zone of the configuration is more specific than the rule.
+/// A configured zone is more specific than the rule.
 #[test]
 fn a_zone_of_the_operators_takes_a_special_name_over() {
     let upstream = anything();
@@ -76,7 +76,7 @@ fn a_zone_of_the_operators_takes_a_special_name_over() {
     assert_eq!(proxy.query("www.alt.", "A").rcode(), "NXDOMAIN");
 }
 
-/// RFC 6303 and RFC 8375, if they are wanted: but for what is at the cut, and for zones of the operator's within.
+/// RFC 6303 and RFC 8375, if enabled: except for DS at the apex, and configured zones within.
 #[test]
 fn locally_served_zones_are_served_on_demand() {
     let upstream = anything();
@@ -109,13 +109,13 @@ fn locally_served_zones_are_served_on_demand() {
     let service = "10.0.96.10.in-addr.arpa.";
     assert_eq!(proxy.query(service, "PTR").rcode(), "NOERROR");
     assert_eq!(upstream.count(service), 1, "a zone of the operator's");
-    // Off unless written: a cluster's own names may lie there.
+    // Off by default, because a cluster's own names may be there.
     proxy.reload(&zones);
     proxy.query("1.0.0.10.in-addr.arpa.", "PTR");
     assert_eq!(upstream.count("1.0.0.10.in-addr.arpa."), 1);
 }
 
-/// RFC 2181 section 11: any octets are a name; the ones of hosts are a convention.
+/// RFC 2181 section 11: a name may contain any octets; those of hosts are a convention.
 #[test]
 fn any_octets_are_a_name() {
     let upstream = anything();
@@ -136,7 +136,7 @@ fn any_octets_are_a_name() {
         &longest_label,
         &longest_name,
     ] {
-        // Through upstream, then through the cache. With room for the longest name twice.
+        // From the upstream, then from the cache. EDNS leaves room for the longest name twice.
         for _ in 0..2 {
             assert_eq!(
                 proxy.query_edns(name, "A").answers(),
@@ -149,7 +149,7 @@ fn any_octets_are_a_name() {
     assert_eq!(proxy.query(".", "A").answers(), [". A 192.0.2.1"]);
 }
 
-/// RFC 4343 section 2: ASCII letters and nothing else are folded.
+/// RFC 4343 section 2: only ASCII letters are case-insensitive.
 #[test]
 fn only_ascii_letters_are_folded() {
     let upstream = anything();
@@ -167,7 +167,7 @@ fn only_ascii_letters_are_folded() {
             .count(),
         1
     );
-    // `{` is `[` with the bit that tells letter cases apart; 224 is 192 with it.
+    // `{` is `[` with the bit that distinguishes letter cases; so is 224 for 192.
     proxy.query("a\\192{.example", "A");
     proxy.query("a\\224[.example", "A");
     assert_eq!(
@@ -180,7 +180,7 @@ fn only_ascii_letters_are_folded() {
     );
 }
 
-/// RFC 4592 section 2.3: an asterisk asked for is an asterisk, and the answer to it is for nobody else.
+/// RFC 4592 section 2.3: a query for an asterisk is literal, and its answer is for no other name.
 #[test]
 fn an_asterisk_is_an_octet() {
     let upstream = Upstream::zone(&[
@@ -198,7 +198,7 @@ fn an_asterisk_is_an_octet() {
     assert_eq!(proxy.query("www.example", "A").rcode(), "NXDOMAIN");
 }
 
-/// Whoever is answered can use the answer: records carry the name that was asked for, up to case.
+/// The client can use the answer: records carry the name asked for, up to case.
 #[test]
 fn mixed_case_is_answered_in_kind() {
     let upstream = anything();

@@ -1,4 +1,4 @@
-//! Answers that say no: RFC 2308 for denials, RFC 9520 for failures.
+//! Negative answers: RFC 2308 for denials, RFC 9520 for failures.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ fn cached(upstream: &Upstream, cache: &str) -> Proxy {
     cached_within(upstream, cache, "timeout \"20s\"; deadline \"25s\"")
 }
 
-/// The same, with so much time for an answer.
+/// The same with this timeout.
 fn cached_within(upstream: &Upstream, cache: &str, timeout: &str) -> Proxy {
     Proxy::start(&format!(
         "zone \".\" {{ cache {{ {cache} }}; forward \"{}\" {{ {timeout}; attempts 1; max-fails 0 }} }}",
@@ -22,7 +22,7 @@ fn denying(rcode: &'static str, soa: Option<&'static str>) -> Upstream {
     Upstream::start(move |asked| asked.denial(rcode, soa))
 }
 
-/// RFC 2308 section 5: kept for the lower of the SOA record's TTL and its MINIMUM, counting down.
+/// RFC 2308 section 5: cached for the lower of the SOA record's TTL and its MINIMUM, counting down.
 #[test]
 fn a_denial_lives_as_long_as_its_soa_says() {
     for rcode in ["NXDOMAIN", "NOERROR"] {
@@ -50,7 +50,7 @@ fn a_denial_lives_as_long_as_its_soa_says() {
     }
 }
 
-/// RFC 2308 section 5: without an SOA record a denial is not kept.
+/// RFC 2308 section 5: a denial without an SOA record is not cached.
 #[test]
 fn a_denial_without_soa_is_not_kept() {
     for rcode in ["NXDOMAIN", "NOERROR"] {
@@ -63,8 +63,8 @@ fn a_denial_without_soa_is_not_kept() {
     }
 }
 
-/// RFC 2308 section 5: no data is about one type. What NXDOMAIN of one type says about others is left
-/// to the upstream (the key is name and type).
+/// RFC 2308 section 5: NODATA is for one type. Whether NXDOMAIN for one type applies to others is left to the
+/// upstream (the key is name and type).
 #[test]
 fn no_data_is_about_one_type() {
     let upstream = Upstream::zone(&[
@@ -82,8 +82,8 @@ fn no_data_is_about_one_type() {
     assert_eq!(upstream.count("www.example"), 2);
 }
 
-/// RFC 2308 section 2.1: NXDOMAIN at the end of an alias is about the alias' target; alias and denial are
-/// kept together, for the shorter of both.
+/// RFC 2308 section 2.1: NXDOMAIN after an alias is for the alias's target; both are cached together, for the
+/// shorter TTL.
 #[test]
 fn a_denial_behind_an_alias_is_kept_with_it() {
     let upstream = Upstream::zone(&[
@@ -100,7 +100,7 @@ fn a_denial_behind_an_alias_is_kept_with_it() {
     assert_eq!(upstream.count("www.example"), 1);
 }
 
-/// RFC 9520 section 3.2: failures are kept, at least 1 s and at most 5 min.
+/// RFC 9520 section 3.2: failures are cached for at least 1 s and at most 5 min.
 #[test]
 fn failures_are_kept_briefly() {
     let upstream = denying("SERVFAIL", None);
@@ -115,13 +115,13 @@ fn failures_are_kept_briefly() {
         proxy.query("fail.example", "A");
         upstream.count("fail.example") > asked
     });
-    // Another type is another question.
+    // Another type is a different question.
     let asked = upstream.count("fail.example");
     proxy.query("fail.example", "AAAA");
     assert!(upstream.count("fail.example") > asked);
 }
 
-/// The same for servers that do not answer: one client waits, the next is told at once.
+/// The same for servers that do not answer: one client waits, the next one gets the failure immediately.
 #[test]
 fn silence_is_a_failure_that_is_kept() {
     let upstream = Upstream::start(|_| Reply::Silence);
@@ -135,7 +135,7 @@ fn silence_is_a_failure_that_is_kept() {
     assert_eq!(upstream.count("fail.example"), asked);
 }
 
-/// Bounds of the standard hold for the configuration.
+/// The standard's bounds apply to the configuration.
 #[test]
 fn failures_cannot_be_kept_longer_than_five_minutes() {
     for (failure, valid) in [("999ms", false), ("1s", true), ("5m", true), ("301s", false)] {

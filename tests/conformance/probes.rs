@@ -1,15 +1,15 @@
-//! The probes of RFC 8906 section 8 as ISC's genreport sends them, and what it would find fault with.
+//! The probes of RFC 8906 section 8 as ISC's genreport sends them, and its complaints.
 
 use crate::harness::message::Edns;
 use crate::harness::{Message, Proxy, Reply, Upstream, client, flags, forward_once};
 
-/// Every bit of the header that a query of opcode 0 may set, but for the opcode.
+/// All header bits that a query of opcode 0 may set.
 const ALL_FLAGS: u16 = flags::TC | flags::RD | flags::RA | flags::CD | flags::AD | flags::AA | flags::Z;
 
 /// An option's code and data.
 type Opt = (u16, &'static [u8]);
 
-/// A probe: genreport's name for it, header, version of EDNS and its flags and options; none: without EDNS.
+/// A probe: genreport's name for it, the header, and EDNS with version, flags and options, if any.
 struct Probe {
     name: &'static str,
     header: u16,
@@ -95,7 +95,7 @@ impl Probe {
         message
     }
 
-    /// What genreport says of an answer if it does not say `ok`.
+    /// genreport's complaints about an answer; none for `ok`.
     fn faults(&self, answer: &Message, octets: usize) -> Vec<&'static str> {
         let (query, has) = (self.is_query(), |bits| answer.has(bits));
         let rcode = answer.rcode();
@@ -145,7 +145,7 @@ impl Probe {
     }
 }
 
-/// Whoever is asked with RD clear, and forwards to an authority, answers as one: all 34 are `ok`.
+/// A proxy that forwards to an authority, asked without RD, answers like one: all 34 probes are `ok`.
 #[test]
 fn genreport_finds_no_fault() {
     let upstream = Upstream::start(|asked| {
@@ -157,7 +157,7 @@ fn genreport_finds_no_fault() {
         };
         Reply::Message(asked.message_with(&records).set(flags::AA))
     });
-    // Without a cache, which would not answer with AA.
+    // Without a cache, whose answers have no AA.
     let proxy = Proxy::start(&format!("zone \".\" {{ {} }}", forward_once(upstream.address)));
     let mut found = Vec::new();
     for probe in PROBES {

@@ -1,13 +1,13 @@
-//! Record data that a forwarder has to hand through untouched: RFC 3597, 9460, 5625 section 4.3.
+//! Record data that a forwarder must pass unchanged: RFC 3597, 9460, 5625 section 4.3.
 
 use crate::harness::message::decode_hex;
 use crate::harness::{Proxy, Record, Reply, Upstream, forward_once};
 
-/// Types nobody has heard of, and data that looks like compressed names: octet by octet the same.
+/// Unknown types, and data that looks like compressed names, are the same byte by byte.
 #[test]
 fn data_of_any_type_passes_unchanged() {
     let lines = [
-        // What looks like a pointer in unknown data is not one (RFC 3597 section 4).
+        // In unknown data, an apparent pointer is not one (RFC 3597 section 4).
         "u.example. 300 TYPE65400 \\# 6 c00cc00c0003",
         "empty.example. 300 TYPE65401 \\# 0",
         // HTTPS with an unknown key (RFC 9460 section 2.2).
@@ -35,8 +35,8 @@ fn data_of_any_type_passes_unchanged() {
     }
 }
 
-/// Names in the data of RFC 1035's types may be compressed by the upstream, and mean the same after the
-/// cache has changed what stands before them.
+/// The upstream may compress names in the data of RFC 1035's types; they stay the same after the cache has
+/// changed what precedes them.
 #[test]
 fn compressed_answers_survive_the_cache() {
     let upstream = Upstream::start(|asked| {
@@ -91,7 +91,7 @@ fn compressed_answers_survive_the_cache() {
     assert_eq!(upstream.count("www.example"), 1);
 }
 
-/// An upstream's pointers may be anything: into themselves, forward, past the end.
+/// An upstream's pointers may lead anywhere: into themselves, forward, past the end.
 #[test]
 fn hostile_compression_is_no_answer() {
     for pointer in [[0xc0, 0xff], [0xc0, 29], [0xff, 0xff]] {
@@ -112,8 +112,8 @@ fn hostile_compression_is_no_answer() {
     }
 }
 
-/// A name in record data that runs past its data, over the next record, and ends in the OPT record: which
-/// is not relayed, so the answer would end in the middle of a name.
+/// A name in record data that extends beyond its data, over the next record, and ends in the OPT record,
+/// which is not relayed: the answer would end in the middle of a name.
 #[test]
 fn a_name_that_ends_in_what_is_cut_off_is_no_answer() {
     let upstream = Upstream::start(|asked| {
@@ -130,12 +130,12 @@ fn a_name_that_ends_in_what_is_cut_off_is_no_answer() {
         upstream.address
     ));
     for _ in 0..2 {
-        // Whatever it is, it can be read.
+        // In any case, the reply is well formed.
         assert_eq!(proxy.query_edns("www.test", "A").rcode(), "SERVFAIL");
     }
 }
 
-/// Many records, many sections, all of them back.
+/// Many records in all sections are returned.
 #[test]
 fn every_section_passes() {
     let upstream = Upstream::start(|asked| {

@@ -1,15 +1,15 @@
-//! Corefiles that both run, and the differences that are meant.
+//! Corefiles that both run, and the intended differences.
 
 use super::{Difference, Said};
 
-/// A Corefile, and what is special about it.
+/// A Corefile and its special properties.
 pub struct Case {
     pub title: &'static str,
-    /// `$BIND`, `$PORT` and `$UPSTREAM` are filled in.
+    /// With the placeholders `$BIND`, `$PORT` and `$UPSTREAM`.
     pub text: &'static str,
-    /// Names beside those that are always asked for.
+    /// Names to ask for in addition to the common ones.
     pub names: &'static [&'static str],
-    /// The order of records is a matter of chance.
+    /// Whether the order of records is random.
     pub in_any_order: bool,
     pub differences: &'static [Difference],
 }

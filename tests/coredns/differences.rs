@@ -2,7 +2,7 @@
 
 use super::{Asked, Difference, Manner, Said};
 
-/// Differences that are seen with any Corefile.
+/// Differences with any Corefile.
 pub const EVERYWHERE: [Difference; 7] = [
     Difference {
         settle: recursion_available,

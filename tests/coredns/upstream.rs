@@ -1,11 +1,11 @@
-//! The upstream of both: every name says by its first label what its answer is.
+//! The common upstream: the first label of a name selects its answer.
 
 use crate::harness::upstream::Asked;
 use crate::harness::{Record, Reply, Upstream, flags};
 
 const SOA: &str = "example.org. 300 SOA ns.example.org. root.example.org. 7 3600 600 86400 120";
 
-/// Names that are asked for in every case.
+/// Names asked in every case.
 pub const NAMES: [&str; 18] = [
     "a-1.example.org",
     "a-3.example.org",
