@@ -1,8 +1,8 @@
-//! What a cached answer costs in instructions, and what the dearest message does, which callgrind counts: the same on
-//! every machine, however busy.
+//! Counts the instructions of a cached answer, and of the most expensive messages, with callgrind: the same
+//! on every machine, however busy.
 //!
-//! Only the proxy's own part is counted, from the octets of a query to those of its reply, with the guests'
-//! code; what the kernel does is not.
+//! Only the proxy's own part counts, from the bytes of a query to those of its reply, including the filters'
+//! code, but not the kernel.
 
 use std::process::{Command, Stdio};
 
@@ -12,11 +12,11 @@ use crate::harness::guests::root;
 use crate::harness::tools::{command, output};
 use crate::harness::{needs, proxy::program, tools::RELEASE};
 
-/// Instructions for one hit, in batches of 32. Whoever makes it cheaper lowers the figure; whoever makes it dearer
-/// by a tenth is told so here, and says in the commit what it is spent on.
+/// Instructions per hit, in batches of 32. Whoever makes a hit cheaper must lower this figure; whoever makes
+/// it a tenth more expensive fails here, and must justify it in the commit.
 const BARE: f64 = 1669.0;
 
-/// The same through filters whose verdicts are remembered.
+/// The same with filters whose verdicts are remembered.
 const REMEMBERED: f64 = 4768.0;
 
 /// What a query may cost at most that is as dear as one can be made, from its octets to its way through the zones: so

@@ -62,7 +62,7 @@ mod zone_files;
 // For authors of filters.
 mod authors;
 
-// External filters: where they come from, and how they are verified.
+// External filters: where they come from, and what they may do.
 mod delivery;
 mod languages;
 mod laptop;

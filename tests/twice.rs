@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::harness::{Proxy, address, proxy, until};
 
-/// A configuration with this listener, and an admin address of its own.
+/// A configuration with this listener and a separate admin address.
 fn text(listen: SocketAddr) -> String {
     format!("listen \"{listen}\" // $LISTEN\nzone \".\" {{ forward \"127.0.0.1:9\" }}")
 }

@@ -25,7 +25,7 @@ fn the_documented_configuration_has_each_order() {
         assert_eq!(answers.iter().collect::<HashSet<_>>().len(), 4, "{answers:?}");
         answers[0].clone()
     };
-    // The chance that one of four is never first is 4⁻⁶³.
+    // The chance that one of four is never first is 4·(3/4)²⁰⁰, about 4·10⁻²⁵.
     let random: HashSet<String> = (0..200).map(|_| first("www.example", "127.0.0.1")).collect();
     assert_eq!(random.len(), 4);
     let same: HashSet<String> = (0..20).map(|_| first("shop.example", "127.7.7.7")).collect();

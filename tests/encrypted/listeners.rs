@@ -226,7 +226,7 @@ fn handshakes_that_do_not_end_are_given_up() {
     drop((silent, half, garbage));
 }
 
-/// Connections that never finish a handshake block nobody: the longest idle one makes room.
+/// Connections that never finish a handshake block no one else: the longest idle one makes room.
 #[test]
 fn idle_handshakes_keep_nobody_out() {
     let secured = Secured::start("tcp-connections 8; tcp-read \"1m\"; tcp-idle \"1m\"");

@@ -134,7 +134,7 @@ fn idle_connections_end() {
     }
 }
 
-/// Datagrams that are not QUIC, and handshakes that stop after the first, block nobody.
+/// Datagrams that are not QUIC, and handshakes that stop after their first one, block no other client.
 #[test]
 fn noise_keeps_nobody_out() {
     let (folder, authority) = (folder(), Authority::new());

@@ -1,8 +1,8 @@
 //! Removes private addresses from answers for public names.
 //!
-//! An attacker who points a name of his own to 192.168.0.1 can make a browser send his web page's requests to
-//! a device at home, as if they came from that device: DNS rebinding. Public names have no such addresses,
-//! except those that the configuration allows.
+//! An attacker can point a name to 192.168.0.1, and so make a browser send a page's requests to a device at
+//! home, as if the page came from that device: DNS rebinding. Public names have no such addresses, except
+//! those that the configuration allows.
 
 use std::net::IpAddr;
 
