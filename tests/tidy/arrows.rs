@@ -1,10 +1,11 @@
-//! What crates say of themselves, and what filters may not name. Which crate uses which is in their Cargo.toml.
+//! Checks the README files and dependencies of crates, and that filters do not name the host. Cargo.toml says
+//! which crate uses which.
 
 use std::collections::BTreeSet;
 
 use crate::source::{files, read, relative, root};
 
-/// A page at most.
+/// At most one page.
 const README: usize = 50;
 
 #[test]
@@ -24,7 +25,7 @@ fn every_crate_says_what_it_is_for() {
     assert!(wrong.is_empty(), "1 to {README} are asked for: {wrong:#?}");
 }
 
-/// Cargo builds what a manifest names, whether or not anything uses it.
+/// Cargo builds every dependency in a manifest, whether or not anything uses it.
 #[test]
 fn every_dependency_is_named_in_the_source() {
     let mut wrong = Vec::new();
@@ -57,7 +58,7 @@ fn every_dependency_is_named_in_the_source() {
     assert!(wrong.is_empty(), "nothing uses them: {wrong:#?}");
 }
 
-/// What has no `unsafe` cannot get some unseen.
+/// A crate that has no `unsafe` must not get any unnoticed.
 #[test]
 fn a_crate_without_unsafe_code_forbids_it() {
     let mut wrong = Vec::new();
@@ -80,7 +81,7 @@ fn a_crate_without_unsafe_code_forbids_it() {
     assert!(wrong.is_empty(), "write #![forbid(unsafe_code)]: {wrong:#?}");
 }
 
-/// Filters and their SDK know nothing of the host, in code and in what they depend on.
+/// Filters and their SDK must not depend on the host, in code or in Cargo.toml.
 #[test]
 fn filters_do_not_know_the_host() {
     let mut wrong = Vec::new();

@@ -1,13 +1,13 @@
-//! The guest's side of `wit/`, which the SDK has as it was generated: CONTRIBUTING.md says why.
+//! Checks the guest bindings of `wit/` that the SDK keeps as generated files: CONTRIBUTING.md says why.
 
 use std::fs;
 
 use crate::source::{read, root};
 
-/// What `build.rs` made of `wit/`.
+/// What `build.rs` generated from `wit/`.
 const GENERATED: &str = include_str!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
-/// With `DNSWEIR_WRITE_BINDINGS`, as `cargo xtask bindings` sets it, they are written, and otherwise compared.
+/// Compares the bindings, or writes them if `DNSWEIR_WRITE_BINDINGS` is set, as `cargo xtask bindings` does.
 #[test]
 fn bindings_are_those_of_the_interface() {
     let file = root().join("guest-sdk/src/bindings.rs");
@@ -21,8 +21,8 @@ fn bindings_are_those_of_the_interface() {
     }
 }
 
-/// A batch is used where the host has put it. A record with anything but numbers in it would be taken apart and put
-/// together again, field by field, before the filter is asked.
+/// Batches must be used where the host put them. A record with a field that is not a number would be unpacked
+/// and rebuilt, field by field, before each call of the filter.
 #[test]
 fn bindings_use_batches_in_place() {
     let text = read(&root().join("guest-sdk/src/bindings.rs"));

@@ -1,16 +1,16 @@
-//! Files do not use each other in a circle, so that each can be read after those it stands on.
+//! Checks that files do not use each other in a cycle: each can be read after those that it depends on.
 //!
-//! What counts is code outside of tests that names something of another file: by its path, or by an import. To
-//! declare a module and to re-export what is in it is not to use it, and a name that a parent re-exports is its
-//! child's. So a parent may use its children, or its children may use what the parent has of its own, but not both.
-//! Methods are not seen: only names are.
+//! Only code outside tests counts, where it names an item of another file by path or import. Declaring a
+//! module or re-exporting its items is not a use, and a name that a parent re-exports belongs to the child.
+//! So a parent may use its children, or children may use items of their parent, but not both. Method calls
+//! are not seen: only names are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{files, relative, root};
 use crate::tree::{Tree, Use};
 
-/// The first file of each crate that is held to it.
+/// The root file of each crate that must follow the rule.
 fn crates() -> Vec<String> {
     let mut all: Vec<String> = ["host/src/lib.rs", "bench/src/main.rs", "xtask/src/main.rs"]
         .map(str::to_owned)
@@ -38,7 +38,7 @@ fn files_use_each_other_in_no_circle() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The files that use each other, directly or by way of others: each set of more than one.
+/// Returns the sets of more than one file that use each other, directly or through other files.
 fn circles(files: usize, uses: &[Use]) -> Vec<Vec<usize>> {
     let reach: Vec<BTreeSet<usize>> = (0..files).map(|file| reached(file, uses)).collect();
     let mut circles = Vec::new();
@@ -65,7 +65,7 @@ fn reached(file: usize, uses: &[Use]) -> BTreeSet<usize> {
     found
 }
 
-/// What makes the circle: its files, and what each uses of which other.
+/// Describes a cycle: its files, and which names each file uses of the others.
 fn told(tree: &Tree, uses: &[Use], circle: &[usize]) -> String {
     let mut between: BTreeMap<(usize, usize), BTreeSet<&str>> = BTreeMap::new();
     for used in uses {

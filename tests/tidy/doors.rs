@@ -1,7 +1,8 @@
-//! What a crate shows is what other crates name: rustc finds what nobody uses only where it is private.
+//! Checks that every public item of a crate is named by another crate: rustc finds unused items only if they
+//! are private.
 //!
-//! Names are compared, not what they mean: a public `new` is in use for as long as any other crate names some `new`. A type may
-//! be public without being named, if it stands in the signature of something public.
+//! Names are compared, not what they resolve to: a public `new` counts as used if any other crate names some
+//! `new`. A type may be public without being named elsewhere if a public signature contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -50,7 +51,8 @@ fn what_is_public_is_named_by_another_crate() {
     );
 }
 
-/// The folder of the package that a file belongs to: crates, filters and examples are folders of packages.
+/// Returns the folder of the package that a file belongs to: crates, filters and examples are folders of
+/// packages.
 fn package(file: &std::path::Path) -> PathBuf {
     let folders = file.ancestors().skip(1);
     let mut holding = folders.filter(|folder| folder.join("Cargo.toml").is_file());
@@ -67,22 +69,22 @@ fn collect(tokens: TokenStream, words: &mut BTreeSet<String>) {
     }
 }
 
-/// What a crate's files show.
+/// The public items of a crate's files.
 #[derive(Default)]
 struct Shown {
     file: String,
-    /// Each name, and where it stands.
+    /// Each name, with its file and line.
     names: Vec<(String, String)>,
-    /// What signatures of public things name, and the fields of public types.
+    /// Identifiers in public signatures and in the public fields of types.
     signatures: Idents,
 }
 
-/// Each identifier in a piece of syntax.
+/// Every identifier in a piece of syntax.
 #[derive(Default)]
 struct Idents(BTreeSet<String>);
 
 impl Idents {
-    /// What a function is about: not its own name, nor those of its parameters.
+    /// Collects the types in a signature, without the names of the function and its parameters.
     fn types_of(&mut self, signature: &Signature) {
         self.visit_generics(&signature.generics);
         self.visit_return_type(&signature.output);

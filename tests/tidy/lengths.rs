@@ -1,4 +1,4 @@
-//! How long files and functions are, tests included. Lines are counted that have code on them.
+//! Checks the length of files and functions, tests included. Only lines with code count.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use syn::{ImplItemFn, Item, ItemFn, ItemImpl, TraitItemFn, Type};
 
 use crate::source::{attributes, files, is_code, only_in_tests, parse, read, relative, root, rust_files};
 
-/// No function is to be longer, from its signature to its closing brace.
+/// The longest that a function may be, from its signature to its closing brace.
 const FUNCTION: usize = 60;
 
-/// Functions that are, and how long they may be. The list only shrinks.
+/// Longer functions that are tolerated, with their greatest length. The list may only shrink.
 const LONG: &[(&str, &str, usize)] = &[
     ("filters/rewrite/tests/rules.rs", "mistakes_are_told", 92),
     (
@@ -46,10 +46,10 @@ const LONG: &[(&str, &str, usize)] = &[
     ("tests/filters/garbage/src/lib.rs", "verdicts_for", 86),
 ];
 
-/// No file is to be longer, tests aside.
+/// The longest that a file may be, without its tests.
 const FILE: usize = 600;
 
-/// What filters are to be possible in few lines, and in how many.
+/// Filters that must be possible in few lines, and the limit.
 const GALLERY: [&str; 12] = [
     "examples/cname-uncloak",
     "examples/country",
@@ -66,7 +66,7 @@ const GALLERY: [&str; 12] = [
 ];
 const FILTER: usize = 150;
 
-/// Also a look at oneself: the figures are printed.
+/// Also prints the figures, for reference.
 #[test]
 fn functions_are_short() {
     let mut found = BTreeMap::new();
@@ -78,7 +78,7 @@ fn functions_are_short() {
         };
         functions.visit_file(&parse(&path));
         for (name, length) in functions.found {
-            // Of several with one name the longest counts.
+            // If several functions share a name, the longest counts.
             let longest = found.entry((relative(&path), name)).or_insert(0);
             *longest = length.max(*longest);
         }
@@ -137,7 +137,7 @@ fn files_are_short() {
     );
 }
 
-/// What the interface and the SDK are for: what people need of a filter is short.
+/// The interface and the SDK must keep typical filters short.
 #[test]
 fn filters_of_the_gallery_are_short() {
     for filter in GALLERY {
@@ -149,7 +149,7 @@ fn filters_of_the_gallery_are_short() {
     }
 }
 
-/// Lines of a file that have code on them, tests aside.
+/// Returns the number of lines with code in a file, without its tests.
 fn code_lines(path: &Path) -> usize {
     let text = read(path);
     let tests = Tests::of(&parse(path));
@@ -165,7 +165,7 @@ struct Functions {
     /// Whether each line is code.
     lines: Vec<bool>,
     found: Vec<(String, usize)>,
-    /// The type whose functions these are.
+    /// The type whose `impl` is being visited, as a prefix.
     of: String,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Visit<'a> for Functions {
     }
 }
 
-/// Lines of items that only tests are built with.
+/// Line ranges of items that are compiled only for tests.
 struct Tests(Vec<(usize, usize)>);
 
 impl Tests {

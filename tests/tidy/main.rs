@@ -1,7 +1,8 @@
-//! The source itself: which file may name which, what files may be called, and how long they and their functions are.
+//! Checks of the source itself: which files may use each other, what they may be called, and how long files
+//! and functions may be.
 //!
-//! The rules are those of ARCHITECTURE.md; this is what keeps them true. Sources are parsed, so that neither a line
-//! break nor a re-export hides anything. A list says which functions are too long still; it may only shrink.
+//! These tests enforce the rules of ARCHITECTURE.md. They parse the sources, so that neither line breaks nor
+//! re-exports hide anything. A list names the functions that are still too long; it may only shrink.
 
 #![allow(
     clippy::unwrap_used,

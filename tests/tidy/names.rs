@@ -1,10 +1,10 @@
-//! What files may be called, and what they have to say.
+//! Checks the names of files, their module comments and their lints.
 
 use std::path::Path;
 
 use crate::source::{files, read, relative, root, rust_files};
 
-/// What a file or module must not be called: a name that says nothing collects everything.
+/// Names that a file or module must not have: a name that says nothing attracts everything.
 const EMPTY_NAMES: &[&str] = &[
     "util", "utils", "helper", "helpers", "common", "misc", "manager", "shared", "stuff",
 ];
@@ -25,7 +25,7 @@ fn names_say_something() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Every module begins with what it is for; the tests of one in a file of their own need not.
+/// Every module must start with a comment on its purpose, except test modules in files of their own.
 #[test]
 fn modules_say_what_they_are_for() {
     let silent: Vec<String> = rust_files()
@@ -43,7 +43,8 @@ fn modules_say_what_they_are_for() {
     assert!(silent.is_empty(), "no `//!` at the top of {silent:#?}");
 }
 
-/// Every package of the workspace is held to the workspace's lints, of which one asks for the reasons of unsafe code.
+/// Every package of the workspace must use the workspace's lints, one of which requires the reasons of unsafe
+/// code.
 #[test]
 fn every_package_takes_the_lints() {
     let manifests = files(&root(), &["toml"]);

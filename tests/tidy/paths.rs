@@ -1,4 +1,4 @@
-//! The paths that a file names, outside of what only tests are built with.
+//! Collects the paths that a file names, outside test code.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -6,30 +6,31 @@ use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, UseTree, Visibilit
 
 use crate::source::{attributes, only_in_tests};
 
-/// A path that some code names.
+/// A path named in code.
 pub struct Mention {
-    /// The module inside of the file that names it: nearly always the file's own, which is empty.
+    /// The module inside the file that names it; empty for the file's own module, which is nearly always the
+    /// case.
     pub module: Vec<String>,
-    /// As it is written; a glob ends with `*`.
+    /// The path as written; a glob ends with `*`.
     pub path: Vec<String>,
 }
 
-/// A name that a `use` makes known in a module.
+/// A name that a `use` brings into a module.
 pub struct Binding {
     pub name: String,
     pub mention: Mention,
-    /// Whether it is there for others: a re-export is not yet a use.
+    /// Whether it is exported: a re-export alone is not a use.
     pub exported: bool,
 }
 
-/// What a file names.
+/// The paths named in one file.
 #[derive(Default)]
 pub struct Paths {
     pub mentions: Vec<Mention>,
     pub bindings: Vec<Binding>,
-    /// Modules that stand in files of their own.
+    /// Modules declared here that have files of their own.
     pub declared: Vec<Vec<String>>,
-    /// Modules that stand in this file.
+    /// Modules defined inline in this file.
     pub inline: Vec<Vec<String>>,
     module: Vec<String>,
 }
@@ -76,7 +77,7 @@ impl Paths {
         });
     }
 
-    /// What a macro is called with is not parsed; paths in it are found by their looks.
+    /// Finds paths in macro arguments by their tokens, because the arguments are not parsed.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -160,6 +161,6 @@ impl<'a> Visit<'a> for Paths {
 
     fn visit_attribute(&mut self, _: &'a Attribute) {}
 
-    /// `pub(in crate::x)` says who may look, and uses nothing.
+    /// `pub(in crate::x)` only restricts visibility; it is not a use.
     fn visit_visibility(&mut self, _: &'a Visibility) {}
 }

@@ -1,4 +1,5 @@
-//! The faults that `cargo xtask simulate --planted` plants: a patch that a change has made stale is mended with that change.
+//! Checks that the faults of `cargo xtask simulate --planted` still apply. A change that makes a patch stale
+//! must also fix the patch.
 
 use std::path::Path;
 use std::process::Command;

@@ -11,12 +11,12 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// A path as messages have it: from the root on.
+/// Returns a path relative to the root, as messages show it.
 pub fn relative(file: &Path) -> String {
     file.strip_prefix(root()).unwrap_or(file).display().to_string()
 }
 
-/// Files below a folder with one of these extensions, in order.
+/// Returns the files below a folder that have one of these extensions, sorted.
 pub fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else {
@@ -41,8 +41,8 @@ pub fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// All Rust files of the workspace that somebody has written. What `dnsweir filter new` writes is not Rust before it has
-/// a name.
+/// Returns all handwritten Rust files of the workspace. The templates of `dnsweir filter new` are left out:
+/// they are not valid Rust until a name is filled in.
 pub fn rust_files() -> Vec<PathBuf> {
     let mut all = files(&root(), &["rs"]);
     all.retain(|file| {
@@ -60,7 +60,7 @@ pub fn parse(file: &Path) -> syn::File {
     syn::parse_file(&read(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Whether what has these attributes is only there in tests.
+/// Whether an item with these attributes exists only in tests.
 pub fn only_in_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
@@ -68,7 +68,7 @@ pub fn only_in_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The attributes of an item, whatever it is.
+/// Returns the attributes of an item of any kind.
 pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
@@ -87,7 +87,7 @@ pub fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether a line has code on it: more than a comment, an attribute or nothing.
+/// Whether a line has code: it is not blank, and not only a comment or an attribute.
 pub fn is_code(line: &str) -> bool {
     let line = line.trim_start();
     !(line.is_empty() || line.starts_with("//") || line.starts_with("#[") || line.starts_with("#!["))

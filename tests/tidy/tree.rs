@@ -1,4 +1,4 @@
-//! A crate as the compiler sees it: its modules, and which file names what of which other.
+//! A crate as the compiler sees it: its modules, and which file uses which names of which other file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::paths::{Mention, Paths};
 use crate::source::{parse, relative, root};
 
-/// The name of a module, from the crate on.
+/// The path of a module, from the crate root.
 pub type Module = Vec<String>;
 
 /// A file of the crate.
@@ -16,32 +16,32 @@ pub struct File {
     pub paths: Paths,
 }
 
-/// A crate, without what only tests are built with.
+/// A crate without its test code.
 pub struct Tree {
     pub files: Vec<File>,
-    /// Which file each module stands in.
+    /// Which file contains each module.
     modules: BTreeMap<Module, usize>,
-    /// The names that `use` makes known in a module, and what they mean there.
+    /// The names that `use` brings into each module, and the paths they stand for.
     names: BTreeMap<Module, BTreeMap<String, Vec<String>>>,
 }
 
-/// One file naming something that stands in another.
+/// A use in one file of an item in another.
 pub struct Use {
     pub from: usize,
     pub to: usize,
-    /// What, as the first has it.
+    /// The path, as written in the first file.
     pub path: String,
 }
 
-/// What a path leads to.
+/// What a path resolves to.
 enum Target {
     Module(Module),
-    /// Something in a module.
+    /// An item in this module.
     Item(Module),
 }
 
 impl Tree {
-    /// Reads the crate that begins with this file.
+    /// Reads the crate whose root is this file.
     pub fn read(first: &str) -> Tree {
         let mut tree = Tree {
             files: Vec::new(),
@@ -89,8 +89,8 @@ impl Tree {
         }
     }
 
-    /// Everything that one file uses of another. To re-export something is not to use it, and what a parent
-    /// re-exports is its child's.
+    /// Returns every use of one file's items in another file. A re-export is not a use, and a name that a
+    /// parent re-exports belongs to the child.
     pub fn uses(&self) -> Vec<Use> {
         let mut uses = Vec::new();
         for (from, file) in self.files.iter().enumerate() {
@@ -120,8 +120,8 @@ impl Tree {
         self.resolve(&from, &mention.path, 8)
     }
 
-    /// Where `path` leads from `module`; none: out of the crate, or to something local. Re-exports of re-exports are
-    /// followed so many times.
+    /// Resolves `path` from `module`; `None` if it leaves the crate or is local. Re-exports of re-exports are
+    /// followed up to `times` levels.
     fn resolve(&self, module: &[String], path: &[String], times: u8) -> Option<Target> {
         let times = times.checked_sub(1)?;
         let (mut at, mut rest) = (module.to_vec(), path);
@@ -138,7 +138,7 @@ impl Tree {
         while let Some((first, after)) = rest.split_first() {
             let child = [&at[..], std::slice::from_ref(first)].concat();
             let bound = self.names.get(&at).and_then(|names| names.get(first));
-            // A module and a function may have one name: what ends a path is the function.
+            // A module and a function may share a name: at the end of a path it means the function.
             if self.modules.contains_key(&child) && !(after.is_empty() && bound.is_some()) {
                 at = child;
             } else if let Some(bound) = bound {
@@ -154,7 +154,7 @@ impl Tree {
         Some(Target::Module(at))
     }
 
-    /// Which file is which, for messages.
+    /// Returns the file's name for messages.
     pub fn name(&self, file: usize) -> String {
         relative(&self.files[file].path)
     }
