@@ -41,8 +41,8 @@ pub fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Returns all handwritten Rust files of the workspace. The templates of `dnsweir filter new` are left out:
-/// they are not valid Rust until a name is filled in.
+/// Returns all handwritten Rust files of the workspace, without the templates of `dnsweir filter new`, which
+/// are not valid Rust yet.
 pub fn rust_files() -> Vec<PathBuf> {
     let mut all = files(&root(), &["rs"]);
     all.retain(|file| {

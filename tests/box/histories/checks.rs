@@ -1,11 +1,11 @@
-//! What must hold in every history.
+//! The invariants of every history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 
 use crate::outcome::{Ended, Outcome};
 
-/// Gauges that count what is held, open or waiting: where nobody asks any more, they are what they were.
+/// Gauges of what is held, open or waiting: they return to their first value when no client asks any more.
 const RETURN: [&str; 4] = [
     "dnsweir_waiting_queries",
     "dnsweir_tcp_connections",
@@ -13,10 +13,10 @@ const RETURN: [&str; 4] = [
     "dnsweir_forward_looping",
 ];
 
-/// Moments at which nobody has asked for a while.
+/// Prefix of the moments at which no client has asked for a while.
 const QUIET: &str = "quiet";
 
-/// What does not hold, in words.
+/// Describes what does not hold.
 pub fn faults(outcome: &Outcome) -> Vec<String> {
     let mut faults = outcome.violations.clone();
     match &outcome.ended {
@@ -39,7 +39,7 @@ pub fn faults(outcome: &Outcome) -> Vec<String> {
             )),
         },
     }
-    // Not those of filters, which the proxy tells of.
+    // Filters may panic; the proxy logs that.
     let is_ours = |line: &&str| line.contains("panicked at") && !line.contains(" filter: panicked at");
     let panics = outcome.log.lines().filter(is_ours);
     faults.extend(panics.map(|line| format!("a panic: {line}")));
@@ -50,7 +50,7 @@ pub fn faults(outcome: &Outcome) -> Vec<String> {
     faults
 }
 
-/// Whether the program came so far as to answer.
+/// Whether the program got as far as answering queries.
 pub fn has_started(outcome: &Outcome) -> bool {
     outcome.log.contains("answering queries")
 }
@@ -59,7 +59,7 @@ fn last(log: &str) -> &str {
     log.lines().last().unwrap_or_default()
 }
 
-/// Gauges that differ between the first quiet moment and a later one.
+/// Returns gauges that differ between the first quiet moment and a later one.
 fn returns(outcome: &Outcome) -> Vec<String> {
     let quiet: Vec<_> = outcome
         .gauges
@@ -83,16 +83,16 @@ fn returns(outcome: &Outcome) -> Vec<String> {
     faults
 }
 
-/// What was held at a moment, with the names of what is measured then.
+/// Returns what was held at a moment, with the names of the metrics then.
 pub fn held(outcome: &Outcome, moment: &str) -> BTreeSet<String> {
     let mut held = outcome.held.get(moment).cloned().unwrap_or_default();
     let series = outcome.gauges.get(moment).into_iter().flat_map(BTreeMap::keys);
-    // How many entries a cache has is no matter of the configuration.
+    // Names only: the number of cache entries does not depend on the configuration.
     held.extend(series.map(|series| format!("metric {series}")));
     held
 }
 
-/// What one has that the other has not, both ways.
+/// Describes the difference between two sets, in both directions.
 pub fn difference(is: &BTreeSet<String>, should: &BTreeSet<String>) -> String {
     let more = is.difference(should).map(|what| format!("+ {what}"));
     let less = should.difference(is).map(|what| format!("- {what}"));

@@ -1,4 +1,4 @@
-//! One history: the lines of a scenario, played by the program in a folder of its own.
+//! One history: a scenario, played by the program in its own folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,8 @@ use harness::guests::build_some;
 
 use crate::outcome::{Ended, Outcome};
 
-/// Configurations that histories name. Each is a file `NAME.kdl` in the program's folder; what it runs is `live.kdl`.
+/// Configurations that histories name. Each is a file `NAME.kdl` in the program's folder; the one in use is
+/// `live.kdl`.
 pub const CONFIGURATIONS: [(&str, &str); 8] = [
     ("one", include_str!("configurations/one.kdl")),
     ("other", include_str!("configurations/other.kdl")),
@@ -24,41 +25,42 @@ pub const CONFIGURATIONS: [(&str, &str); 8] = [
     ("bad", include_str!("configurations/bad.kdl")),
 ];
 
-/// The program's own folder, below the one with scenario, report and log: it watches its configuration's folder, and would
-/// see whoever reads there.
+/// The program's own folder, below the one with scenario, report and log: it watches its configuration's
+/// folder, and would notice readers of those files.
 const PLACE: &str = "proxy";
 
-/// Seconds of processor time in which no thread makes a call before that is a finding: time on the wall is what others leave.
+/// Seconds of CPU time without a call after which a thread counts as silent: wall time depends on other
+/// processes.
 const SILENT: f64 = 2.0;
 
-/// The same on the wall, for a process that waits for something outside of the box.
+/// The limit in wall time, for a process that waits for something outside the box.
 const STUCK: Duration = Duration::from_secs(300);
 
-/// How long a history may take, in real time: one that takes longer says nothing about the program.
+/// The limit on a history in real time: exceeding it says nothing about the program.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What is played.
+/// A history to play.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// Draws the order of threads, ports and everything else that the lines leave open.
+    /// Determines the order of threads, ports and everything else that the lines leave open.
     pub seed: u64,
-    /// What the program starts with.
+    /// The configuration that the program starts with.
     pub configuration: String,
     /// Lines of a scenario (src/scenario.rs).
     pub lines: Vec<String>,
 }
 
 impl History {
-    /// Plays it, and returns what came of it.
+    /// Plays it, and returns the outcome.
     ///
     /// # Errors
-    /// In words, if it cannot be played: that says nothing about the program.
+    /// If it cannot be played, which says nothing about the program.
     pub fn play(&self) -> Result<Outcome, String> {
         let place = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
         self.play_in(place.path())
     }
 
-    /// Plays it in a folder, where everything stays.
+    /// Plays it in a folder, and leaves everything there.
     ///
     /// # Errors
     /// As above.
@@ -70,7 +72,7 @@ impl History {
         Outcome::read(folder, ended).map_err(failed)
     }
 
-    /// Whether a configuration is used at some time.
+    /// Whether it ever uses a configuration.
     fn names(&self, configuration: &str) -> bool {
         let file = format!(" {configuration}.kdl ");
         self.configuration == configuration || self.lines.iter().any(|line| line.contains(&file))
@@ -107,7 +109,7 @@ impl History {
     }
 }
 
-/// The modules of filters that fail, by the names that configurations have for them.
+/// Builds the modules of failing filters, once, and returns them by file name.
 fn modules() -> &'static [(&'static str, PathBuf)] {
     static MODULES: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
     MODULES.get_or_init(|| {
@@ -117,7 +119,7 @@ fn modules() -> &'static [(&'static str, PathBuf)] {
     })
 }
 
-/// The program, in a folder.
+/// Returns the command that runs the program in a folder.
 fn command(folder: &Path) -> io::Result<Command> {
     let log = File::create(folder.join("log"))?;
     let mut command = Command::new(program());
@@ -129,7 +131,7 @@ fn command(folder: &Path) -> io::Result<Command> {
         .env("DNSWEIR_BOX", "../scenario")
         .env("LD_PRELOAD", library()?);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    // Where things are in memory must be the same each time: tables of hashes begin with addresses.
+    // Memory addresses must be the same each time, because they seed hash tables.
     // SAFETY: one system call between fork and exec, which takes no lock.
     unsafe {
         command.pre_exec(
@@ -142,7 +144,7 @@ fn command(folder: &Path) -> io::Result<Command> {
     Ok(command)
 }
 
-/// The proxy that is tested.
+/// Returns the path of the proxy under test.
 fn program() -> PathBuf {
     match std::env::var_os("DNSWEIR_PROGRAMS") {
         Some(folder) => Path::new(&folder).join("dnsweir"),
@@ -150,7 +152,7 @@ fn program() -> PathBuf {
     }
 }
 
-/// The box. Cargo leaves it where it leaves this program.
+/// Returns the path of the box. Cargo puts it beside this program.
 fn library() -> io::Result<PathBuf> {
     let this = std::env::current_exe()?;
     let library = this.with_file_name("libdnsweir_box.so");
@@ -160,7 +162,7 @@ fn library() -> io::Result<PathBuf> {
     }
 }
 
-/// Waits until the program has ended, or makes no calls any more.
+/// Waits until the program has ended or stopped making calls.
 fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
     let pulse = folder.join("report.pulse");
     let begin = Instant::now();
@@ -197,7 +199,7 @@ fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
     }
 }
 
-/// Seconds of processor time that a process has used (proc(5), fields 14 and 15 of stat).
+/// Returns the CPU seconds that a process has used (proc(5), fields 14 and 15 of stat).
 fn processor(process: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -206,11 +208,11 @@ fn processor(process: u32) -> f64 {
         .take(2)
         .filter_map(|field| field.parse::<f64>().ok())
         .sum();
-    // SAFETY: asks for a number.
+    // SAFETY: only queries a number.
     ticks / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
 }
 
-/// Where a thread is, as a debugger sees it; empty where there is none.
+/// Returns a thread's stack from gdb, or a hint if gdb is not available.
 fn stack(process: u32, thread: u64) -> String {
     let mut gdb = Command::new("gdb");
     gdb.args([
@@ -227,7 +229,7 @@ fn stack(process: u32, thread: u64) -> String {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let mark = format!("(LWP {thread})");
-    // Two lines name it: one where the debugger finds the threads, one above its stack.
+    // Two parts name it: the list of threads, and the one with its stack.
     let part = text
         .split("\nThread ")
         .find(|part| part.contains(&mark) && part.contains("#0"));

@@ -1,5 +1,5 @@
-//! Histories that failed once, each in a file that does not depend on a seed: which kind of call fails, in which phase; which
-//! configuration; what happens when. They are run as tests.
+//! Kept histories: each failed once, and is a file that does not depend on a seed. It names the kind of call
+//! that fails and the phase, the configuration, or what happens when. They run as tests.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -9,7 +9,7 @@ use crate::history::History;
 use crate::plans;
 use crate::sweep::Reference;
 
-/// Seeds that each is played with: a change of the program makes another history of a seed.
+/// Seeds that each is played with: after a change of the program, a seed gives another history.
 const SEEDS: u64 = 3;
 
 fn folder() -> PathBuf {
@@ -19,7 +19,7 @@ fn folder() -> PathBuf {
 /// Runs those whose names contain one of the words, as cargo's own tests do.
 ///
 /// # Errors
-/// Names those in which something does not hold.
+/// Names those that fail.
 pub fn test(words: &[String]) -> Result<(), String> {
     let mut files = list().map_err(|error| format!("cannot list {}: {error}", folder().display()))?;
     let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
@@ -65,7 +65,7 @@ fn name(file: &Path) -> String {
         .into_owned()
 }
 
-/// What does not hold.
+/// Plays a file's histories, and returns what does not hold.
 fn play(file: &Path, reference: &Reference) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut wrong = Vec::new();
@@ -92,7 +92,7 @@ fn play(file: &Path, reference: &Reference) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// A file's history, and whether it is the plan of a start, a reload and a stop.
+/// Parses a file. Returns its history, and whether it is the plan of a start, a reload and a stop.
 pub fn read(text: &str) -> (History, bool) {
     let lines = text
         .lines()

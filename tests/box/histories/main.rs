@@ -1,7 +1,7 @@
-//! Histories of the proxy in the box, and what must hold in each: tests/box/README.md.
+//! Plays histories of the proxy in the box, and checks the invariants of each: tests/box/README.md.
 //!
-//! Without words, as by `cargo test`, the kept ones are run: what once failed, each a small file. `cargo xtask simulate` has this
-//! program make new ones.
+//! Without `simulate`, as under `cargo test`, it runs the kept histories: former failures, each a small file.
+//! `cargo xtask simulate` makes it search for new ones.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! What came of a history.
+//! The outcome of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,11 +12,11 @@ pub enum Ended {
     By(ExitStatus),
     /// A thread made no call for two seconds: its stack.
     Silent(String),
-    /// It took longer than a history may.
+    /// It exceeded the time limit.
     Late,
 }
 
-/// All that is known.
+/// Everything known about a played history.
 #[derive(Debug)]
 pub struct Outcome {
     pub ended: Ended,
@@ -24,10 +24,10 @@ pub struct Outcome {
     pub why: String,
     /// Virtual milliseconds.
     pub milliseconds: u64,
-    /// Of what clients and upstreams saw, of the order of threads, and of the log.
+    /// Digests of what clients and upstreams saw, of the order of threads, and of the log.
     pub digests: [u64; 3],
     pub violations: Vec<String>,
-    /// How often what happened.
+    /// How often each thing happened.
     pub counts: BTreeMap<String, u64>,
     /// Calls that can fail, by phase and kind.
     pub met: Vec<(String, String, u64)>,
@@ -41,10 +41,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Reads what is in the folder.
+    /// Reads the outcome from a folder.
     ///
     /// # Errors
-    /// If something of it cannot be read.
+    /// If the log cannot be read.
     pub fn read(folder: &Path, ended: Ended) -> io::Result<Outcome> {
         let log = String::from_utf8_lossy(&fs::read(folder.join("log"))?).into_owned();
         let report = fs::read_to_string(folder.join("report")).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Outcome {
     }
 }
 
-/// The samples of all gauges in a text of metrics.
+/// Returns the samples of all gauges in a metrics text.
 fn gauges(text: &str) -> BTreeMap<String, String> {
     let typed = text
         .lines()

@@ -1,4 +1,4 @@
-//! How histories begin: plans that a seed makes, as lines of a scenario.
+//! The plans of histories: a seed determines the lines of a scenario.
 
 use crate::history::History;
 
@@ -37,11 +37,11 @@ const MOODS: [&str; 10] = [
     "restored",
 ];
 
-/// Who is asked.
+/// The upstreams' addresses.
 const UPSTREAMS: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
-/// What can be wrong with the machine: which calls fail with what. Not `register` and `open`, without which nothing of the
-/// runtime goes on, nor `accept`, without which nobody is answered; they fail in turn where calls are swept.
+/// Random troubles: kinds of calls, and their error. Not `register` and `open`, which the runtime cannot do
+/// without, nor `accept`, without which no client is answered; the sweep fails these in turn.
 const TROUBLES: [(&str, i32); 8] = [
     ("socket", libc::EMFILE),
     ("connect", libc::ENETUNREACH),
@@ -53,7 +53,7 @@ const TROUBLES: [(&str, i32); 8] = [
     ("thread", libc::EAGAIN),
 ];
 
-/// Those that both configurations name, and who reads the admin addresses of both.
+/// Returns the upstreams that both configurations name, and readers of both admin addresses.
 fn everybody() -> Vec<String> {
     let roles = [
         "upstream 10.0.0.1",
@@ -64,8 +64,8 @@ fn everybody() -> Vec<String> {
     roles.map(str::to_owned).into()
 }
 
-/// A start, a reload to another configuration, the same again if the first was refused, and a stop; while somebody asks.
-/// Calls are counted in the phases `start`, `reload` and `stop`; snapshots are taken between them.
+/// A start, a reload to another configuration, a second one in case the first was refused, and a stop, while
+/// clients ask. Calls are counted in the phases `start`, `reload` and `stop`, with snapshots between them.
 pub fn changes(faults: &[String]) -> History {
     let mut lines = everybody();
     let script = [
@@ -98,7 +98,7 @@ pub fn changes(faults: &[String]) -> History {
     }
 }
 
-/// A start on what a process left that was killed, questions, and a stop.
+/// A start on what a killed process left, with queries, and a stop.
 pub fn start_again() -> History {
     let mut lines = everybody();
     let script = [
@@ -119,11 +119,11 @@ pub fn start_again() -> History {
     }
 }
 
-/// Configurations that serve one address for clients and one for the admin, or are no configurations at all (`bad`).
+/// Valid configurations (unlike `bad`), each with one address for clients and one for the admin.
 const GOOD: [&str; 5] = ["one", "other", "filtered", "own", "waiting"];
 
-/// Minutes of changing weather, configurations and troubles, then fine weather, then nobody asks, then a few who are to be
-/// answered though the end comes.
+/// Minutes of changing weather, configurations and troubles, then fine weather, then silence, then a few late
+/// queries, which must be answered although the stop comes.
 pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     let mut chance = Random::new(seed).branch(100);
     let well = minutes * 60 * SECOND;
@@ -139,11 +139,11 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     lines.extend(weather(&mut chance, well));
     lines.extend(troubles(&mut chance, well));
     let mut good = GOOD.to_vec();
-    // Without fuel it would not end in virtual time.
+    // Without fuel, it would not end in virtual time.
     good.extend(fuel.then_some("spinning"));
     let first = good[chance.below(good.len() as u64) as usize];
     lines.extend(operator(&mut chance, well, first, &good));
-    // While upstreams are well, so that every answer is to be fresh when it wakes.
+    // While upstreams are well, so that every answer after the wake-up must be fresh.
     let asleep = well + (30 + chance.below(40)) * SECOND;
     lines.push(format!("at {asleep}ms sleep {}", 600 + chance.below(9_000)));
     lines.push(format!("at {}ms metrics quiet2", quiet + 50 * SECOND));
@@ -160,8 +160,8 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     }
 }
 
-/// Minutes of an API server in changing moods, in which services come, change and go; then time to recover, and time in which
-/// answers are to be fresh.
+/// Minutes of an API server in changing moods, while services come, change and go; then time to recover, and
+/// time in which answers must be fresh.
 pub fn cluster(seed: u64, minutes: u64) -> History {
     let mut chance = Random::new(seed).branch(101);
     let well = minutes * 60 * SECOND;
@@ -186,7 +186,7 @@ pub fn cluster(seed: u64, minutes: u64) -> History {
     }
 }
 
-/// One of each manner until it is quiet, and one who asks at the very last.
+/// One client of each manner until the quiet time, and one that asks at the very end.
 fn clients(chance: &mut Random, every: u64, quiet: u64, term: u64) -> Vec<String> {
     let manners = ["glibc", "musl", "go", "tcp", "hostile"];
     let mut lines = Vec::new();
@@ -239,10 +239,10 @@ fn troubles(chance: &mut Random, well: u64) -> Vec<String> {
     lines
 }
 
-/// Milliseconds between changes of which the proxy can take one before the next one comes.
+/// Milliseconds between changes that give the proxy time to take one before the next.
 const APART: u64 = 12 * SECOND;
 
-/// Other configurations, signals, and a clock that is set. A change that is alone for a while is to be taken or refused soon.
+/// Changes of configuration, signals and clock steps. An isolated change must be taken or refused soon.
 fn operator(chance: &mut Random, well: u64, first: &str, good: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut at, mut before, mut is_alone) = (20 * SECOND, first, true);

@@ -1,5 +1,5 @@
-//! Faults that are planted on purpose, each a patch in `planted/`: how soon the program that has it is found out.
-//! `cargo xtask simulate --planted` makes such programs.
+//! Planted faults, each a patch in `planted/`: how soon each is found in a program that has it.
+//! `cargo xtask simulate --planted` builds these programs.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use crate::sweep::{self, Fate};
 use crate::{checks, plans};
 
-/// Minutes of changing weather in each history that is played to find one: short, so that many are begun.
+/// Minutes of changing weather in each history: short, so that many are played.
 const MINUTES: u64 = 2;
 
-/// Milliseconds from one query of a client's to the next.
+/// Milliseconds between the queries of a client.
 const EVERY: u64 = 20;
 
-/// Looks for what the program does wrong that has the fault of this patch, for so many minutes, and prints how it was found.
+/// Searches for a patch's fault in the program for at most `minutes`, and prints how it was found.
 ///
 /// # Errors
-/// If it was not.
+/// If it was not found.
 pub fn find(patch: &Path, minutes: u64) -> Result<(), String> {
     let text = fs::read_to_string(patch).map_err(|error| format!("{}: {error}", patch.display()))?;
     let said = |word: &str| {
@@ -67,7 +67,7 @@ fn by_sweep(fate: Fate, longest: Duration) -> Result<(), String> {
     match swept {
         _ if done => Ok(()),
         Ok(_) => Err(format!("not found at {tried} calls, {:.0?}", begin.elapsed())),
-        // It does not hold even where nothing fails.
+        // Invariants are violated even where no call fails.
         Err(wrong) => {
             found("no call", begin, &wrong);
             Ok(())

@@ -1,4 +1,4 @@
-//! Looks for histories in which something does not hold: `cargo xtask simulate`.
+//! Searches for histories that violate an invariant: `cargo xtask simulate`.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ Usage: cargo xtask simulate [OPTIONS]
   --fuel         have filters run by fuel, so that one that loops ends in virtual time
   --keep FOLDER  leave what a history leaves there: scenario, report, log";
 
-/// What is asked for.
+/// The options.
 struct Wanted {
     seed: u64,
     minutes: u64,
@@ -110,10 +110,10 @@ fn made(folder: &Path) -> Result<PathBuf, String> {
     folder.canonicalize().map_err(failed)
 }
 
-/// Does what the words say.
+/// Runs the command.
 ///
 /// # Errors
-/// Names what does not hold.
+/// Describes what does not hold.
 pub fn simulate(words: &[String]) -> Result<(), String> {
     let wanted = Wanted::read(words)?;
     if let Some(file) = &wanted.file {
@@ -164,7 +164,7 @@ pub fn simulate(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// Says what came of a history.
+/// Prints the outcome of a history.
 fn said(about: &[&str], outcome: &Outcome, wrong: &[String]) -> Result<(), String> {
     let [digest, order, log] = outcome.digests;
     println!(
@@ -181,7 +181,7 @@ fn said(about: &[&str], outcome: &Outcome, wrong: &[String]) -> Result<(), Strin
     }
 }
 
-/// Whether a seed is one history.
+/// Checks that a seed always gives the same history.
 fn same(wanted: &Wanted) -> Result<(), String> {
     let mut first = None;
     for time in 1..=wanted.same {
@@ -198,7 +198,7 @@ fn same(wanted: &Wanted) -> Result<(), String> {
     Ok(())
 }
 
-/// Every call that can fail.
+/// Fails every call that can fail, in turn.
 fn changes(fate: Fate) -> Result<(), String> {
     let mut failed = 0;
     let points = sweep::sweep(fate, &["start", "reload", "stop"], |fault, outcome, wrong| {
@@ -220,10 +220,11 @@ fn changes(fate: Fate) -> Result<(), String> {
     }
 }
 
-/// How long a history is shortened for.
+/// How long to spend on shortening a history.
 const SHRINKING: Duration = Duration::from_secs(300);
 
-/// The shortest history in which the same still does not hold: lines are left out, half of them at a time, then fewer.
+/// Returns the shortest history that still fails in the same way, by leaving out lines: half of them at a
+/// time, then fewer.
 fn shrink(history: &History, wrong: &str) -> Result<String, String> {
     let begin = Instant::now();
     let still = |history: &History| -> Result<bool, String> {
@@ -255,7 +256,7 @@ fn shrink(history: &History, wrong: &str) -> Result<String, String> {
     ))
 }
 
-/// Whether a history without this line is still one: what ends it, and what it is measured by, stays.
+/// Whether a line may be left out: those that end the history, and those it is judged by, stay.
 fn may_go(line: &str) -> bool {
     let stays = ["up ", "down ", "well ", "upstream ", "reader "];
     let ends = line.ends_with(" term")
@@ -266,7 +267,7 @@ fn may_go(line: &str) -> bool {
     !ends && !fine && !stays.iter().any(|word| line.starts_with(word))
 }
 
-/// What is wrong, without names and numbers.
+/// Returns the words of a failure, without names and numbers.
 fn kind(wrong: &str) -> String {
     let words = wrong.split_whitespace().take_while(|word| *word != "at");
     words

@@ -1,4 +1,4 @@
-//! Every call of a start, a reload and a stop that can fail, failed in turn.
+//! Fails each call of a start, a reload and a stop that can fail, in turn.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use crate::checks::{difference, faults, has_started, held};
 use crate::outcome::Outcome;
 use crate::plans;
 
-/// What a history without faults holds: before the reload, and after it.
+/// What a history without faults holds, before and after the reload.
 pub struct Reference {
     before: BTreeSet<String>,
     after: BTreeSet<String>,
@@ -17,10 +17,10 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Plays one.
+    /// Plays a history without faults.
     ///
     /// # Errors
-    /// If something does not hold in it.
+    /// If an invariant does not hold in it.
     pub fn play() -> Result<Reference, String> {
         let outcome = plans::changes(&[]).play()?;
         let faults = faults(&outcome);
@@ -38,7 +38,7 @@ impl Reference {
         }
     }
 
-    /// The faults that `PHASE KIND ERRNO` stands for: one for each such call that there is without them.
+    /// Expands `PHASE KIND ERRNO` to one fault for each such call in the reference.
     pub fn each(&self, words: &str) -> Vec<String> {
         let met = self.outcome.met.iter();
         let mut of = met.filter_map(|(phase, kind, count)| {
@@ -48,7 +48,7 @@ impl Reference {
         of.next().into_iter().flatten().collect()
     }
 
-    /// Plays the plan of changes with faults: what does not hold.
+    /// Plays the plan of changes with faults. Returns what does not hold.
     ///
     /// # Errors
     /// If it cannot be played.
@@ -64,11 +64,12 @@ impl Reference {
         Ok((outcome, wrong))
     }
 
-    /// What does not hold in a process that started on what another one left: it is as if there had been none.
+    /// Returns what does not hold in a process started on what another left: it must behave as after a clean
+    /// start.
     fn compare_next(&self, outcome: &Outcome) -> Vec<String> {
         let mut wrong = faults(outcome);
         let held = held(outcome, "after");
-        // The sockets' names of who was killed stay: of another configuration, or about to be moved to their place.
+        // Socket files of the killed process stay: of another configuration, or not yet moved to their place.
         let other = |what: &String| what.starts_with("file control/");
         let is_one = |set: &BTreeSet<String>| {
             held.iter()
@@ -83,14 +84,15 @@ impl Reference {
         wrong
     }
 
-    /// What does not hold where a call failed: a reload is whole or nothing, and says which; the next one is whole.
+    /// Returns what does not hold after a failed call: a reload is complete or has no effect, and says which;
+    /// the next one is complete.
     pub fn compare(&self, outcome: &Outcome) -> Vec<String> {
         let mut wrong = faults(outcome);
         if !has_started(outcome) || outcome.why == "killed" {
             return wrong;
         }
         let at_start = outcome.failed.iter().any(|failed| failed.starts_with("start "));
-        // What cannot be removed may stay.
+        // A file that could not be removed may stay.
         let stays = |what: &String| {
             let mut removed = outcome.failed.iter().filter(|failed| failed.contains(" remove "));
             let file = what.strip_prefix("file ").and_then(|what| what.split(' ').next());
@@ -106,7 +108,7 @@ impl Reference {
         let refused = outcome
             .log
             .contains("not reloaded; the previous configuration stays in use");
-        // A start that lacks something goes on without, and says so; its next reload may bring it.
+        // A start that lacks something goes on without it, and says so; the next reload may bring it.
         if before != first && !at_start {
             wrong.push(format!("before: {}", difference(&before, &first)));
         }
@@ -126,7 +128,7 @@ impl Reference {
     }
 }
 
-/// What becomes of each call in turn.
+/// What happens to each call in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Fails,
@@ -134,7 +136,8 @@ pub enum Fate {
     Kills,
 }
 
-/// Fails each call in turn, or kills the process there, and tells what came of it, until it is told to stop: how many there were.
+/// Fails each call in turn, or kills the process there, and reports each result until `tell` stops it.
+/// Returns how many calls were tried.
 ///
 /// # Errors
 /// If no history can be played.
@@ -145,7 +148,7 @@ pub fn sweep(
 ) -> Result<usize, String> {
     let reference = Reference::play()?;
     let mut points = 0;
-    // Where less is read or written than could be, the process is killed as well at the call itself.
+    // A kill at a short read or write would repeat the kill at the call itself.
     let is_double = |kind: &String| fate == Fate::Kills && kind == "short";
     let met = phases.iter().flat_map(|phase| {
         let met = reference.outcome.met.iter();
@@ -153,7 +156,7 @@ pub fn sweep(
     });
     for (phase, kind, count) in met {
         let errno = match fate {
-            // To do less than could be done is no failure: any will do.
+            // A short read or write is no failure: any number will do.
             Fate::Fails => failing::errno(kind).unwrap_or(libc::EINTR),
             Fate::Kills => 0,
         };

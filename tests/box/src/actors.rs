@@ -1,4 +1,5 @@
-//! Those at the other end: clients, upstreams, whoever reads the admin address, and who sends signals and changes files.
+//! The peers of the program: clients, upstreams, readers of the admin address; and the script, which sends
+//! signals and changes files.
 
 mod client;
 mod cluster;
@@ -18,14 +19,14 @@ use cluster::Cluster;
 use reader::Reader;
 use upstream::Upstream;
 
-/// Which actor the script is.
+/// The index of the script among actors.
 const SCRIPT: usize = usize::MAX;
 
-/// Nanoseconds in which a changed configuration is to be taken or refused: sources are waited for, at most two seconds and side
-/// by side, and so is whoever changes the file once more.
+/// Nanoseconds within which a changed configuration must be taken or refused: sources are awaited in parallel
+/// for at most two seconds, and so are further changes to the file.
 const RELOADS: u64 = 4_400_000_000;
 
-/// What is to be done besides.
+/// What the world must do as a result.
 pub enum Outcome {
     Nothing,
     Signal(i32),
@@ -44,16 +45,16 @@ enum Actor {
     Cluster(Cluster),
 }
 
-/// All of them.
+/// All actors.
 pub struct Actors {
     actors: Vec<Actor>,
     deeds: Vec<Deed>,
-    /// How many reloads there were when a deed changed the configuration.
+    /// The number of reloads at the time of each configuration change.
     reloads: BTreeMap<u64, u64>,
 }
 
 impl Actors {
-    /// Those of a scenario, each with chance of its own.
+    /// Creates the actors of a scenario, each with its own random sequence.
     pub fn new(scenario: &Scenario, net: &mut Net, chance: &Random) -> Actors {
         let mut actors = Vec::new();
         for (index, role) in scenario.roles.iter().enumerate() {
@@ -88,7 +89,7 @@ impl Actors {
         }
     }
 
-    /// Tells who it concerns.
+    /// Dispatches an event to its actor.
     pub fn told(&mut self, news: News, net: &mut Net, report: &mut Report) -> Outcome {
         let actor = match &news {
             News::Wakes { actor: SCRIPT, why } => return self.does(*why, net, report),
@@ -99,7 +100,7 @@ impl Actors {
             | News::Ended { actor, .. }
             | News::Wakes { actor, .. } => *actor,
         };
-        // What the admin address says has numbers of the machine in it: octets that are in memory.
+        // Metrics contain figures of the real machine, such as bytes of memory.
         match &news {
             _ if matches!(self.actors[actor], Actor::Reader(_)) => {}
             News::Datagram { datagram, .. } => report.saw(net.now, &datagram.octets),
@@ -115,7 +116,7 @@ impl Actors {
         Outcome::Nothing
     }
 
-    /// Everybody who reads the admin address does: which one is served depends on the configuration.
+    /// Has every reader read the metrics: which of them is served depends on the configuration.
     fn read(&mut self, name: &str, net: &mut Net) {
         for (actor, reader) in self.actors.iter_mut().enumerate() {
             if let Actor::Reader(reader) = reader {
@@ -124,7 +125,8 @@ impl Actors {
         }
     }
 
-    /// Changes the configuration; when it is called for the same again, the program is to have said what came of that.
+    /// Changes the configuration. Called again later for the same change, checks that the program reported a
+    /// reload.
     fn change(&mut self, index: u64, from: &str, to: &str, net: &mut Net, report: &mut Report) {
         match self.reloads.remove(&index) {
             None => {
@@ -146,7 +148,7 @@ impl Actors {
         }
     }
 
-    /// The script goes on.
+    /// Runs one action of the script.
     fn does(&mut self, index: u64, net: &mut Net, report: &mut Report) -> Outcome {
         match self.deeds[index as usize].clone() {
             Deed::Signal(signal) => Outcome::Signal(signal),
@@ -184,7 +186,7 @@ impl Actors {
         }
     }
 
-    /// The end: what is still owed.
+    /// Checks at the end what clients are still owed.
     pub fn close(&mut self, now: u64, ended: bool, report: &mut Report) {
         for actor in &mut self.actors {
             if let Actor::Client(client) = actor {
@@ -194,7 +196,7 @@ impl Actors {
     }
 }
 
-/// A file takes the place of another; a copy, since a good one may come back later.
+/// Replaces a file with a hard link to another, which stays for later.
 fn replace(from: &str, to: &str) {
     let (from, to) = (format!("{from}\0"), format!("{to}\0"));
     kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, to.as_ptr(), 0);

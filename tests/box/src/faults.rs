@@ -1,11 +1,11 @@
-//! Calls that fail: which of which kind, in which phase, so that a history means the same under every seed.
+//! Failing calls, identified by phase, kind and number, so that a history means the same under every seed.
 
 use std::collections::BTreeMap;
 
 use crate::scenario::{Fault, Scenario, Trouble};
 use crate::seed::Random;
 
-/// Calls that can fail, by what they are for.
+/// Kinds of calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Socket,
@@ -13,24 +13,24 @@ pub enum Kind {
     Listen,
     Accept,
     Connect,
-    /// An option of a socket.
+    /// A socket option.
     Option,
-    /// Any other descriptor: files, copies, instances of epoll.
+    /// Any other descriptor: files, duplicates, epoll instances.
     Open,
     Read,
     Write,
-    /// A folder or name made or moved.
+    /// A directory created, a file renamed or its mode changed.
     Change,
-    /// A name removed.
+    /// A file removed.
     Remove,
-    /// Something to be told of: by epoll or inotify.
+    /// A registration with epoll or inotify.
     Register,
     Thread,
-    /// Another program, started.
+    /// Starting another program.
     Child,
     /// A request about links, addresses, routes or rules.
     Netlink,
-    /// Octets read from a file or written to it: some of them.
+    /// A read or write of a file that transfers fewer bytes than asked.
     Short,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 pub enum Fate {
     Passes,
     Fails(i32),
@@ -65,15 +65,15 @@ pub enum Fate {
     Kills,
 }
 
-/// What fails, and what was met so far.
+/// The planned faults, and the calls seen so far.
 pub struct Faults {
     phase: String,
     faults: Vec<Fault>,
-    /// How many, by phase and kind.
+    /// The number of calls by phase and kind.
     met: BTreeMap<(String, &'static str), u64>,
-    /// What failed.
+    /// The calls that failed.
     failed: Vec<String>,
-    /// What is wrong with the machine, and until when.
+    /// Active troubles, each with its end.
     troubles: Vec<(Trouble, u64)>,
     chance: Random,
 }
@@ -90,13 +90,13 @@ impl Faults {
         }
     }
 
-    /// Something is wrong with the machine from now on, for a while.
+    /// Starts a trouble, which ends by itself.
     pub fn trouble(&mut self, trouble: Trouble, now: u64) {
         let until = now + trouble.lasts;
         self.troubles.push((trouble, until));
     }
 
-    /// What a call of a kind fails with, by chance.
+    /// Draws whether a call of this kind fails, and with what.
     fn draws(&mut self, kind: Kind, now: u64) -> Option<i32> {
         self.troubles.retain(|(_, until)| now < *until);
         let mut of_kind = self
@@ -106,17 +106,17 @@ impl Faults {
         of_kind.find_map(|(trouble, _)| (self.chance.below(trouble.one_in) == 0).then_some(trouble.errno))
     }
 
-    /// Another phase begins.
+    /// Begins another phase.
     pub fn enter(&mut self, phase: &str) {
         self.phase = phase.to_owned();
     }
 
-    /// A call that can fail is made, about something.
+    /// Counts a call that can fail, and decides its fate.
     pub fn meets(&mut self, kind: Kind, what: &str, now: u64) -> Fate {
         if let Some(errno) = self.draws(kind, now) {
             return Fate::Fails(errno);
         }
-        // What is asked of the machine when there is nothing to do is no part of any phase.
+        // Calls of an idle machine belong to no phase.
         if self.phase == "calm" {
             return Fate::Passes;
         }
@@ -137,7 +137,7 @@ impl Faults {
         }
     }
 
-    /// What was met and what failed, a line each.
+    /// Lists the calls seen and failed, one item a line.
     pub fn account(&self) -> String {
         let met = self
             .met

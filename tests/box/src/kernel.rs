@@ -1,16 +1,17 @@
-//! System calls as the kernel takes them, past every symbol that this library stands in for.
+//! Direct system calls, which bypass the symbols that this library replaces.
 
 use std::arch::asm;
 
-/// One system call with up to six words.
+/// Makes a system call with up to six arguments.
 ///
 /// # Safety
-/// What the call does with its words must be sound: pointers are valid for what the kernel reads and writes through them.
+/// The call must be sound with these arguments: pointers must be valid for what the kernel reads and writes
+/// through them.
 #[cfg(target_arch = "x86_64")]
 pub unsafe fn call(number: i64, words: [i64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: the kernel takes the number in rax and the words in these registers, returns in rax, and changes rcx and r11
-    // besides. What it does with memory is the caller's promise.
+    // SAFETY: the kernel takes the number in rax and the arguments in these registers, returns in rax, and
+    // also clobbers rcx and r11. What it does with memory is up to the caller.
     unsafe {
         asm!(
             "syscall",
@@ -28,15 +29,15 @@ pub unsafe fn call(number: i64, words: [i64; 6]) -> i64 {
     result
 }
 
-/// The same, for the other architecture that dnsweir is built for.
+/// Makes a system call, on the other architecture that dnsweir supports.
 ///
 /// # Safety
 /// As above.
 #[cfg(target_arch = "aarch64")]
 pub unsafe fn call(number: i64, words: [i64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: the kernel takes the number in x8 and the words in these registers, and returns in x0. What it does with
-    // memory is the caller's promise.
+    // SAFETY: the kernel takes the number in x8 and the arguments in these registers, and returns in x0. What
+    // it does with memory is up to the caller.
     unsafe {
         asm!(
             "svc 0",
@@ -52,7 +53,7 @@ pub unsafe fn call(number: i64, words: [i64; 6]) -> i64 {
     result
 }
 
-/// A call's result as the C library returns it: -1, and the reason in `errno`.
+/// Converts a result to the C library's convention: -1, with the error in `errno`.
 pub fn returned(result: i64) -> i64 {
     if (-4095..0).contains(&result) {
         return fail(-result as i32);
@@ -60,33 +61,33 @@ pub fn returned(result: i64) -> i64 {
     result
 }
 
-/// Sets `errno`, and is what a symbol that failed returns.
+/// Sets `errno`, and returns the -1 of a failed symbol.
 pub fn fail(errno: i32) -> i64 {
-    // SAFETY: the C library's own place for this thread's.
+    // SAFETY: the C library's location of this thread's `errno`.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
 
-/// A call with the words that it is given.
+/// Makes a system call with the given arguments.
 macro_rules! kernel {
     ($number:expr $(, $word:expr)* $(,)?) => {{
         let given: &[i64] = &[$($word as i64),*];
         let mut words = [0_i64; 6];
         words[..given.len()].copy_from_slice(given);
-        // SAFETY: the words are those of whoever called a symbol of the C library and promised it the same, or point to
-        // values of this library that outlive the call.
+        // SAFETY: the arguments come from the caller of a C library symbol, which has the same contract, or
+        // point to values of this library that outlive the call.
         unsafe { $crate::kernel::call($number as i64, words) }
     }};
 }
 pub(crate) use kernel;
 
-/// A call that passes on what a symbol was called with, and returns as the C library would.
+/// Forwards a symbol's arguments to the kernel, and returns as the C library would.
 macro_rules! pass {
     ($($word:expr),+ $(,)?) => { $crate::kernel::returned($crate::kernel::kernel!($($word),+)) };
 }
 pub(crate) use pass;
 
-/// Rests in real time, for what happens outside of the box: a child that compiles.
+/// Sleeps in real time, for work outside the box such as a child that compiles.
 pub fn rest(microseconds: i64) {
     let time = libc::timespec {
         tv_sec: 0,
@@ -95,7 +96,7 @@ pub fn rest(microseconds: i64) {
     kernel!(libc::SYS_nanosleep, &raw const time, 0);
 }
 
-/// Real time, in milliseconds.
+/// Returns the real time in milliseconds.
 pub fn real_milliseconds() -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,

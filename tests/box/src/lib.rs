@@ -1,11 +1,12 @@
-//! A world for the proxy as it is built: one seed, one history.
+//! Simulates a world around the unmodified proxy: one seed, one history.
 //!
-//! This library is loaded before the C library (LD_PRELOAD), and its symbols stand in for those by which a program learns of
-//! time and chance, waits, has threads, speaks to others and keeps files. Threads run one at a time, in an order that a seed
-//! draws; time is virtual, and jumps when nobody can run; the network is the box's own, and so is everybody at its other end.
-//! What it does not see are system calls without a symbol: rustix makes some for `private_folder` and sealed memory.
+//! This library is loaded before the C library (LD_PRELOAD). Its symbols replace those through which a
+//! program gets time and randomness, waits, runs threads, uses the network and keeps files. Threads run one
+//! at a time, in an order drawn from a seed; time is virtual, and jumps when no thread can run; the network
+//! and its peers are simulated. System calls that are made without a symbol are not seen: rustix makes some
+//! for `private_folder` and sealed memory.
 //!
-//! Started by `histories/main.rs`, which names a scenario's file in the environment. tests/box/README.md describes it.
+//! `histories/main.rs` starts it, and names the scenario's file in the environment. See tests/box/README.md.
 
 #![allow(
     clippy::missing_safety_doc,
@@ -27,23 +28,23 @@ mod seed;
 mod symbols;
 mod world;
 
-/// Where a scenario is.
+/// The environment variable with the scenario's path.
 const SCENARIO: &std::ffi::CStr = c"DNSWEIR_BOX";
 
-/// Runs before the program does.
+/// Runs before the program's `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
-    // SAFETY: the process has one thread yet; the value is copied before the environment changes.
+    // SAFETY: the process still has one thread; the value is copied before the environment changes.
     let path = unsafe {
         let value = libc::getenv(SCENARIO.as_ptr());
         if value.is_null() {
             return;
         }
         let path = std::ffi::CStr::from_ptr(value).to_string_lossy().into_owned();
-        // Children live outside of the box.
+        // Child processes run outside the box.
         libc::unsetenv(c"LD_PRELOAD".as_ptr());
         libc::unsetenv(SCENARIO.as_ptr());
         path

@@ -1,9 +1,9 @@
-//! The network of the box: datagrams and streams of both families.
+//! The simulated network: datagrams and streams over IPv4 and IPv6.
 //!
-//! It keeps what the kernel's loopback would, and makes chance of what the kernel leaves to its own: ports, which of several
-//! sockets of one address a datagram goes to, how long anything takes, what is lost. A descriptor of it is a real socket that
-//! is never bound, so that numbers and options are the kernel's. Addresses that actors own are outside: what comes there is
-//! handed to them, and they have sockets as well, without descriptors.
+//! It guarantees what the kernel's loopback guarantees, and randomizes what the kernel leaves open: ports,
+//! which of several sockets on one address gets a datagram, delays. Each descriptor is a real socket
+//! that is never bound, so its number and options are the kernel's. Addresses of actors are outside the
+//! program: what arrives there is handed to the actor, whose sockets have no descriptors.
 
 pub mod datagrams;
 pub mod streams;
@@ -13,52 +13,52 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::seed::Random;
 
-/// Octets that wait in a socket for its reader, at most: what loopback sockets have unless told otherwise.
+/// The most bytes that a socket buffers for its reader: the kernel's default for loopback sockets.
 pub const BUFFER: usize = 212_992;
 
-/// How long a datagram or a piece of a stream is under way, in nanoseconds: at least, and by chance more.
+/// Delay of a datagram or a piece of a stream, in nanoseconds: the minimum, and the range of the random rest.
 const WAY: (u64, u64) = (20_000, 80_000);
 
-/// Which socket. Several descriptors can be one socket.
+/// Identifies a socket. Several descriptors may share one.
 pub type Number = u32;
 
-/// Why a call fails.
+/// The error number of a failed call.
 pub type Errno = i32;
 
 /// A socket of the program or of an actor.
 pub struct Socket {
     pub six: bool,
-    /// Whether calls return at once.
+    /// Whether calls return instead of waiting.
     pub nonblocking: bool,
-    /// How long calls that do not return at once wait, in nanoseconds.
+    /// The receive timeout of blocking calls, in nanoseconds.
     pub patience: Option<u64>,
-    /// Whether others may be bound to its address, too (SO_REUSEPORT).
+    /// Whether other sockets may bind the same address (SO_REUSEPORT).
     pub shares: bool,
-    /// Which of those that share its address takes what comes, by the program that was attached.
+    /// The index of the socket in its SO_REUSEPORT group that receives, as set by the attached program.
     pub steered: Option<u32>,
-    /// Whether who receives wants to be told the address that a datagram went to.
+    /// Whether the receiver asked for the destination address of datagrams.
     pub tells_destination: bool,
     pub local: Option<SocketAddr>,
     pub peer: Option<SocketAddr>,
-    /// What went wrong with it and was not asked for yet.
+    /// The pending error, until it is read.
     pub error: Errno,
     pub kind: Kind,
-    /// Descriptors of it.
+    /// How many descriptors refer to it.
     descriptors: u32,
-    /// Whose it is, if not the program's.
+    /// The actor that owns it; `None` for the program's.
     pub actor: Option<usize>,
 }
 
-/// What a socket is for.
+/// The kind of a socket.
 pub enum Kind {
-    /// Datagrams: those that wait, and their octets.
+    /// A datagram socket: its queue, and the bytes in it.
     Datagrams {
         waiting: VecDeque<Datagram>,
         octets: usize,
     },
-    /// A stream that is neither connected nor listens.
+    /// A stream socket that is neither connected nor listening.
     Fresh,
-    /// A listener: connections that wait, at most so many.
+    /// A listener: pending connections, and the limit on them.
     Listener {
         waiting: VecDeque<Number>,
         backlog: usize,
@@ -74,33 +74,33 @@ pub struct Datagram {
     pub octets: Vec<u8>,
 }
 
-/// Something that happens later.
+/// A scheduled event.
 #[derive(Debug)]
 pub enum Event {
-    /// A datagram arrives; the sender's socket is told if nobody is there.
+    /// A datagram arrives; if no socket takes it, the sender gets an error.
     Arrives {
         sender: Number,
         from: SocketAddr,
         to: SocketAddr,
         octets: Vec<u8>,
     },
-    /// Somebody asks for a connection.
+    /// A connection request arrives.
     Asks { who: Number, to: SocketAddr },
-    /// A connection is made, or refused.
+    /// A connection is established, or refused.
     Connects { who: Number, other: Option<Number> },
-    /// Octets of a stream, for this end of it.
+    /// Bytes of a stream arrive at this end.
     Comes(Number, Vec<u8>),
-    /// No more octets, for this end.
+    /// The end of the stream arrives at this end.
     Ends(Number),
-    /// The connection is broken off, for this end.
+    /// A reset arrives at this end.
     Breaks(Number),
-    /// Streams have the room again that they usually have.
+    /// Streams get their usual room back.
     Widens,
-    /// An actor wanted to be woken, and why.
+    /// An actor's timer fires; `why` says which.
     Wakes { actor: usize, why: u64 },
 }
 
-/// What an actor is told.
+/// What an actor is notified of.
 pub enum News {
     Datagram {
         actor: usize,
@@ -119,7 +119,7 @@ pub enum News {
         socket: Number,
         octets: Vec<u8>,
     },
-    /// No more comes, or it was refused or broken off.
+    /// The connection ended, was refused or was reset.
     Ended {
         actor: usize,
         socket: Number,
@@ -130,40 +130,41 @@ pub enum News {
     },
 }
 
-/// All of it.
+/// The network.
 pub struct Net {
     sockets: BTreeMap<Number, Socket>,
     due: BTreeMap<(u64, u64), Event>,
-    /// Nanoseconds since the start, but for those in which the machine slept.
+    /// Nanoseconds since the start, without the time for which the machine slept.
     pub now: u64,
-    /// Those.
+    /// Nanoseconds for which the machine slept.
     pub slept: u64,
-    /// When it last woke.
+    /// When it last woke up.
     pub woke: u64,
     order: u64,
     next: Number,
     pub chance: Random,
-    /// Sockets of which something became true that was not: for who waits at an epoll instance.
+    /// Sockets with new readiness, for edge-triggered epoll instances.
     pub edges: Vec<Number>,
-    /// Which addresses are whose.
+    /// Which actor owns each address.
     pub outside: BTreeMap<IpAddr, usize>,
-    /// Octets that a stream takes and carries at a time, and until when, if that is less than usual.
+    /// The most bytes that a stream takes and delivers at a time, and until when, while that is less than
+    /// usual.
     narrow: Option<(usize, u64)>,
 }
 
 impl Net {
-    /// Nanoseconds since the start: for all others time goes on while the machine sleeps.
+    /// Nanoseconds since the start, including sleep: the time of everything outside the machine.
     pub fn clock(&self) -> u64 {
         self.now + self.slept
     }
 
-    /// Lets the machine sleep: nothing happens in it, and what comes meanwhile comes when it wakes.
+    /// Puts the machine to sleep: nothing runs in it, and what arrives meanwhile is delivered when it wakes.
     pub fn sleep(&mut self, nanoseconds: u64) {
         self.slept += nanoseconds;
         self.woke = self.now;
     }
 
-    /// An empty one.
+    /// Returns an empty network.
     pub fn new(chance: Random) -> Net {
         Net {
             sockets: BTreeMap::new(),
@@ -180,7 +181,7 @@ impl Net {
         }
     }
 
-    /// A new socket, of the program or of an actor.
+    /// Creates a socket for the program or an actor.
     pub fn open(&mut self, six: bool, stream: bool, actor: Option<usize>) -> Number {
         let kind = match stream {
             true => Kind::Fresh,
@@ -212,26 +213,26 @@ impl Net {
         number
     }
 
-    /// One more descriptor stands for a socket.
+    /// Counts one more descriptor of a socket.
     pub fn share(&mut self, number: Number) {
         if let Some(socket) = self.sockets.get_mut(&number) {
             socket.descriptors += 1;
         }
     }
 
-    /// A socket.
+    /// Returns a socket.
     pub fn socket(&mut self, number: Number) -> Option<&mut Socket> {
         self.sockets.get_mut(&number)
     }
 
-    /// All of the program's that have an address.
+    /// Returns the program's sockets that have an address.
     pub fn bound(&self) -> impl Iterator<Item = &Socket> {
         self.sockets
             .values()
             .filter(|socket| socket.actor.is_none() && socket.local.is_some())
     }
 
-    /// A descriptor is closed, and with the last one of it the socket: whether it was.
+    /// Closes a descriptor, and with the last one its socket. Returns whether that was the last.
     pub fn close(&mut self, number: Number) -> bool {
         let Some(socket) = self.sockets.get_mut(&number) else {
             return false;
@@ -253,10 +254,10 @@ impl Net {
         true
     }
 
-    /// Binds a socket. Port 0 is any that is free.
+    /// Binds a socket. Port 0 picks any free port.
     ///
     /// # Errors
-    /// As bind(2).
+    /// Those of bind(2).
     pub fn bind(&mut self, number: Number, address: SocketAddr) -> Result<(), Errno> {
         let six = self.sockets.get(&number).ok_or(libc::EBADF)?.six;
         if six != address.is_ipv6() {
@@ -277,7 +278,7 @@ impl Net {
         Ok(())
     }
 
-    /// Whether another socket of that protocol has an address, and one of both does not share it.
+    /// Whether another socket of the same protocol has the address, unless both allow sharing.
     fn is_taken(&self, number: Number, address: SocketAddr) -> bool {
         let Some(own) = self.sockets.get(&number) else {
             return false;
@@ -289,7 +290,7 @@ impl Net {
                 && (any || bound.ip() == address.ip())
         };
         self.sockets.iter().any(|(&other, socket)| {
-            // A connection that a listener accepted has the listener's address.
+            // An accepted connection has its listener's address.
             other != number
                 && !matches!(socket.kind, Kind::Stream(_))
                 && socket.is_stream() == own.is_stream()
@@ -308,7 +309,7 @@ impl Net {
         }
     }
 
-    /// Gives a socket that has no address one for whom it speaks to.
+    /// Returns the local address for talking to `peer`, and assigns one to a socket that has none.
     fn settle(&mut self, number: Number, peer: SocketAddr) -> Result<SocketAddr, Errno> {
         let local = self.sockets.get(&number).ok_or(libc::EBADF)?.local;
         let near: IpAddr = match (peer.ip().is_loopback(), peer.is_ipv6()) {
@@ -327,7 +328,8 @@ impl Net {
         }
     }
 
-    /// The program's sockets that take what goes to an address: by the socket that it is steered to, or by a hash.
+    /// Finds the program's socket that receives what is sent to an address: the steered one of a group, or
+    /// one by hash.
     fn taker(&mut self, datagrams: bool, from: SocketAddr, to: SocketAddr) -> Option<Number> {
         let fits = |socket: &Socket| {
             let right = match socket.kind {
@@ -356,7 +358,7 @@ impl Net {
         Some(*group[index].0)
     }
 
-    /// What happens after so many nanoseconds.
+    /// Schedules an event for this many nanoseconds from now.
     pub fn after(&mut self, nanoseconds: u64, event: Event) {
         self.order += 1;
         self.due.insert((self.now + nanoseconds, self.order), event);
@@ -366,12 +368,12 @@ impl Net {
         WAY.0 + self.chance.below(WAY.1)
     }
 
-    /// When something happens next.
+    /// Returns when the next event is due.
     pub fn next_due(&self) -> Option<u64> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Lets happen what is due first, if it is: what an actor is to be told of it, if any.
+    /// Runs the first event if it is due. Returns what to notify an actor of, if anything.
     pub fn happen(&mut self) -> Option<Option<News>> {
         let first = self.due.first_entry().filter(|first| first.key().0 <= self.now)?;
         Some(match first.remove() {
@@ -391,7 +393,7 @@ impl Net {
         })
     }
 
-    /// What a socket is ready for, as epoll says it.
+    /// Returns a socket's readiness in bits of epoll.
     pub fn ready(&self, number: Number) -> u32 {
         let Some(socket) = self.sockets.get(&number) else {
             return 0;
@@ -419,13 +421,13 @@ impl Net {
 }
 
 impl Socket {
-    /// Whether it is for streams.
+    /// Whether it is a stream socket.
     pub fn is_stream(&self) -> bool {
         !matches!(self.kind, Kind::Datagrams { .. })
     }
 }
 
-/// The wildcard address.
+/// Returns the wildcard address.
 pub fn any(six: bool) -> IpAddr {
     match six {
         true => Ipv6Addr::UNSPECIFIED.into(),

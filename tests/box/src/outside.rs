@@ -1,7 +1,7 @@
-//! Calls that fail in the world as it is, with its own clock, threads and network: for what the box has not, such as the network of
-//! a node, and two processes side by side.
+//! Makes calls fail in the real world, with real clocks, threads and network, for what the box does not
+//! simulate: the network of a node, and two processes side by side.
 //!
-//! Whoever started the program says when a phase ends, by a signal.
+//! The starter of the program ends each phase with a signal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,18 +14,18 @@ use crate::report;
 use crate::scenario::Scenario;
 use crate::seed::Random;
 
-/// One follows the other at each signal. In the second, nothing fails.
+/// The phases, advanced by each signal. Nothing fails in the second.
 const PHASES: [&str; 3] = ["start", "calm", "stop"];
 
-/// How far behind the first real-time signal the one is that ends a phase.
+/// The offset from the first real-time signal of the one that ends a phase.
 const NEXT_PHASE: c_int = 7;
 
 static PHASE: AtomicUsize = AtomicUsize::new(0);
 
 struct Outside {
-    /// Whose calls fail. Children have this memory too, between fork and exec.
+    /// The process whose calls fail. Children share this memory between fork and exec.
     process: i64,
-    /// Open from the start, since the program gives up writing where it likes.
+    /// Opened at the start, because the program later gives up writing to most places.
     report: i64,
     faults: Mutex<Faults>,
 }
@@ -36,15 +36,15 @@ extern "C" fn next_phase(_: c_int) {
     PHASE.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Begins to count calls.
+/// Starts counting calls.
 pub fn begin(scenario: &Scenario) {
     let _ = OUTSIDE.set(Outside {
         process: process(),
         report: report::create(&scenario.report),
         faults: Mutex::new(Faults::new(scenario, Random::new(scenario.seed))),
     });
-    // SAFETY: the structure is of integers and a pointer, for which zero is a value; the handler adds to an atomic, which a
-    // handler may.
+    // SAFETY: the structure consists of integers and a pointer, for which zero is valid; the handler only
+    // adds to an atomic, which is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = next_phase as *const () as usize;
@@ -65,7 +65,7 @@ fn faults(outside: &Outside) -> MutexGuard<'_, Faults> {
     outside.faults.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What becomes of a call.
+/// Decides the fate of a call.
 pub fn meets(kind: Kind, what: &str) -> Fate {
     let Some(outside) = OUTSIDE.get().filter(|outside| outside.process == process()) else {
         return Fate::Passes;
@@ -76,14 +76,14 @@ pub fn meets(kind: Kind, what: &str) -> Fate {
     faults.meets(kind, what, 0)
 }
 
-/// What was met so far, and what failed.
+/// Writes the calls seen so far, and those that failed.
 pub fn write_report() {
     if let Some(outside) = OUTSIDE.get().filter(|outside| outside.process == process()) {
         report::write_to(outside.report, faults(outside).account().as_bytes());
     }
 }
 
-/// SIGKILL, with the report written.
+/// Writes the report, then kills the process with SIGKILL.
 pub fn end_by_force() -> bool {
     write_report();
     kernel!(libc::SYS_kill, process(), libc::SIGKILL);

@@ -1,14 +1,15 @@
 //! Epoll instances and event counters (eventfd).
 //!
-//! An instance is two: the kernel's, for descriptors that are the kernel's, and the box's own. Both are edge-triggered where
-//! the program says so, and what the kernel's said while the box looked is kept until the program asks.
+//! Each instance has two parts: the kernel's, for the kernel's descriptors, and the box's own. Both are
+//! edge-triggered where the program asks for it. Events that the box polled from the kernel's part are kept
+//! until the program asks.
 
 use std::collections::BTreeMap;
 
 use crate::kernel::kernel;
 use crate::net::{Net, Number};
 
-/// What can be told of.
+/// A source of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Socket(Number),
@@ -19,22 +20,22 @@ struct Interest {
     source: Source,
     events: u32,
     data: u64,
-    /// Whether something happened since it was last told.
+    /// Whether something happened since its last report.
     happened: bool,
 }
 
-/// One instance.
+/// An epoll instance.
 pub struct Poll {
-    /// A descriptor of the kernel's.
+    /// The descriptor of the kernel's part.
     descriptor: i32,
-    /// By descriptor.
+    /// Registrations by descriptor.
     interests: BTreeMap<i32, Interest>,
-    /// Descriptors in the kernel's.
+    /// How many descriptors are registered with the kernel's part.
     kernels: usize,
     kept: Vec<(u32, u64)>,
 }
 
-/// All of them.
+/// All instances and counters.
 #[derive(Default)]
 pub struct Polls {
     polls: BTreeMap<u32, Poll>,
@@ -43,7 +44,7 @@ pub struct Polls {
 }
 
 impl Polls {
-    /// A new instance with a descriptor of the kernel's.
+    /// Creates an instance around a descriptor of the kernel.
     pub fn open(&mut self, descriptor: i32) -> u32 {
         self.next += 1;
         let poll = Poll {
@@ -56,14 +57,14 @@ impl Polls {
         self.next
     }
 
-    /// A new counter.
+    /// Creates a counter.
     pub fn count_from(&mut self, initial: u64) -> u32 {
         self.next += 1;
         self.counters.insert(self.next, initial);
         self.next
     }
 
-    /// Adds to a counter: whether there was room.
+    /// Adds to a counter. Returns whether there was room.
     pub fn add(&mut self, counter: u32, value: u64) -> bool {
         let Some(count) = self.counters.get_mut(&counter) else {
             return false;
@@ -76,16 +77,16 @@ impl Polls {
         true
     }
 
-    /// Takes what a counter holds, if it holds anything.
+    /// Takes the value of a counter, unless it is zero.
     pub fn take(&mut self, counter: u32) -> Option<u64> {
         let count = self.counters.get_mut(&counter).filter(|count| **count > 0)?;
         Some(std::mem::take(count))
     }
 
-    /// Adds, changes or removes what an instance is to tell of.
+    /// Adds, changes or removes a registration.
     ///
     /// # Errors
-    /// As epoll_ctl(2).
+    /// Those of epoll_ctl(2).
     pub fn control(
         &mut self,
         poll: u32,
@@ -115,7 +116,7 @@ impl Polls {
         Ok(())
     }
 
-    /// Counts what is in the kernel's instance.
+    /// Counts registrations with the kernel's part.
     pub fn kernels(&mut self, poll: u32, operation: i32) {
         let Some(poll) = self.polls.get_mut(&poll) else {
             return;
@@ -127,7 +128,7 @@ impl Polls {
         }
     }
 
-    /// Something happened to a socket or counter.
+    /// Marks an event on a socket or counter.
     pub fn happened(&mut self, source: Source) {
         for interest in self
             .polls
@@ -138,7 +139,7 @@ impl Polls {
         }
     }
 
-    /// Forgets a socket or counter that is closed.
+    /// Removes a closed socket or counter.
     pub fn forget(&mut self, source: Source) {
         if let Source::Counter(counter) = source {
             self.counters.remove(&counter);
@@ -148,12 +149,12 @@ impl Polls {
         }
     }
 
-    /// Forgets an instance.
+    /// Removes an instance.
     pub fn close(&mut self, poll: u32) {
         self.polls.remove(&poll);
     }
 
-    /// What a source is ready for.
+    /// Returns a source's readiness.
     pub fn ready(&self, net: &Net, source: Source) -> u32 {
         match source {
             Source::Socket(number) => net.ready(number),
@@ -164,7 +165,7 @@ impl Polls {
         }
     }
 
-    /// Whether an instance has something to tell.
+    /// Whether an instance has events to report.
     pub fn has_news(&self, net: &Net, poll: u32) -> bool {
         let Some(poll) = self.polls.get(&poll) else {
             return true;
@@ -181,7 +182,7 @@ impl Polls {
         self.ready(net, interest.source) & (interest.events | always)
     }
 
-    /// What an instance has to tell, at most so much; and it is told.
+    /// Returns up to `most` events of an instance, and marks them as reported.
     pub fn tell(&mut self, net: &Net, poll: u32, most: usize) -> Vec<(u32, u64)> {
         let mut told = Vec::new();
         let mut done = Vec::new();
@@ -207,7 +208,7 @@ impl Polls {
         told
     }
 
-    /// Asks the kernel's instance, without waiting, and keeps what it says: whether it said something.
+    /// Polls the kernel's part without waiting, and keeps its events. Returns whether there are any.
     pub fn look(&mut self, poll: u32) -> bool {
         let Some(poll) = self.polls.get_mut(&poll).filter(|poll| poll.kernels > 0) else {
             return false;

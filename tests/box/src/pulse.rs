@@ -1,16 +1,17 @@
-//! A few numbers that the runner reads while the program runs: whether it still makes calls, and which thread does not.
+//! Counters that the runner reads while the program runs: whether it still makes calls, and which thread is
+//! running.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::kernel::kernel;
 
-/// Words of the page: calls made, the thread that runs, whether the box waits for a child.
+/// Words in the page: calls made, the running thread, whether the box waits for a child.
 const WORDS: usize = 3;
 
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Begins to write them, into a file beside the report.
+/// Creates and maps the page, in a file beside the report.
 pub fn begin(report: &str) {
     let path = format!("{report}.pulse\0");
     let flags = libc::O_CREAT | libc::O_RDWR | libc::O_CLOEXEC;
@@ -27,25 +28,25 @@ pub fn begin(report: &str) {
 
 fn word(index: usize) -> Option<&'static AtomicU64> {
     let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: as many words were mapped there, and stay.
+    // SAFETY: this many words are mapped there for good.
     (index < WORDS && !page.is_null()).then(|| unsafe { &*page.add(index) })
 }
 
-/// One more call.
+/// Counts a call.
 pub fn beat() {
     if let Some(calls) = word(0) {
         calls.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Another thread runs: this one.
+/// Records that this thread is running now.
 pub fn runs() {
     if let Some(thread) = word(1) {
         thread.store(kernel!(libc::SYS_gettid) as u64, Ordering::Relaxed);
     }
 }
 
-/// Whether the box itself waits, for something that is none of the program's.
+/// Records whether the box itself is waiting, for something outside the program.
 pub fn outside(waits: bool) {
     if let Some(word) = word(2) {
         word.store(u64::from(waits), Ordering::Relaxed);

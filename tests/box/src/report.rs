@@ -1,4 +1,4 @@
-//! What is told of a history: a file with a line for each fact, which the runner reads.
+//! The report of a history: a file with one fact a line, which the runner reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use crate::net::Net;
 use crate::scenario::Scenario;
 use crate::world::Thing;
 
-/// Violations told; the others are counted.
+/// How many violations are described; further ones are only counted.
 const TOLD: u64 = 20;
 
-/// What is known so far.
+/// The report so far.
 pub struct Report {
     path: String,
     lines: String,
@@ -21,7 +21,7 @@ pub struct Report {
     pub switches: u64,
     pub jumps: u64,
     pub calls: u64,
-    /// How often the program said that it had reloaded, or had not.
+    /// How often the program logged that it had reloaded, or had not.
     pub reloads: u64,
     counts: BTreeMap<String, u64>,
     written: bool,
@@ -44,19 +44,19 @@ impl Report {
         }
     }
 
-    /// Another thread runs.
+    /// Records a switch to another thread.
     pub fn switched(&mut self, thread: usize, now: u64) {
         self.switches += 1;
         self.order = mixed(self.order, &(thread as u64).to_le_bytes());
         self.order = mixed(self.order, &now.to_le_bytes());
     }
 
-    /// Somebody outside saw octets.
+    /// Records bytes that an actor received.
     pub fn saw(&mut self, now: u64, octets: &[u8]) {
         self.digest = mixed(mixed(self.digest, &now.to_le_bytes()), octets);
     }
 
-    /// One more of something.
+    /// Counts an occurrence of something.
     pub fn count(&mut self, what: &str) {
         match self.counts.get_mut(what) {
             Some(count) => *count += 1,
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Something that must hold does not.
+    /// Records a violation of an invariant.
     pub fn violation(&mut self, now: u64, what: &str) {
         self.violations += 1;
         if self.violations <= TOLD {
@@ -79,12 +79,12 @@ impl Report {
         }
     }
 
-    /// Text that the admin address had, in a file of its own.
+    /// Writes text from the admin address to its own file.
     pub fn text(&mut self, name: &str, text: &[u8]) {
         write(&format!("{}.{name}", self.path), text);
     }
 
-    /// What the program holds.
+    /// Records what the program holds.
     pub fn snapshot(&mut self, name: &str, threads: usize, net: &Net, descriptors: &[Option<Thing>]) {
         let mut held: BTreeMap<String, u64> = BTreeMap::new();
         for socket in net.bound() {
@@ -95,7 +95,7 @@ impl Report {
                 continue;
             };
             let kind = if socket.is_stream() { "tcp" } else { "udp" };
-            // A port that nobody chose is another one each time.
+            // Ephemeral ports differ each time.
             let place = match local.port() {
                 32_768.. => local.ip().to_string(),
                 _ => local.to_string(),
@@ -151,14 +151,14 @@ impl Report {
     }
 }
 
-/// FNV-1a over so many octets more.
+/// Continues an FNV-1a hash over more bytes.
 fn mixed(digest: u64, octets: &[u8]) -> u64 {
     octets.iter().fold(digest, |digest, octet| {
         (digest ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// What is in the folder that the program runs in, as far as it made it. The symbols for that are not stood in for.
+/// Lists files that the program has created below its folder. The symbols that this uses are not replaced.
 fn files(folder: &str) -> Vec<String> {
     let place = if folder.is_empty() { "." } else { folder };
     let Ok(entries) = std::fs::read_dir(place) else {
@@ -174,7 +174,7 @@ fn files(folder: &str) -> Vec<String> {
         };
         match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             true => found.extend(files(&path)),
-            // The runner's own: configurations, scenario, report and log.
+            // The runner's own files: configurations, scenario, report and log.
             false if !path.contains('/') => {}
             false => found.push(path),
         }
@@ -182,7 +182,7 @@ fn files(folder: &str) -> Vec<String> {
     found
 }
 
-/// Where the link of a descriptor leads.
+/// Returns where a descriptor's link points.
 fn link(descriptor: usize) -> Option<String> {
     let path = format!("/proc/self/fd/{descriptor}\0");
     let mut place = [0_u8; 256];
@@ -204,14 +204,14 @@ fn write(path: &str, octets: &[u8]) {
     kernel!(libc::SYS_close, file);
 }
 
-/// Begins a file past all symbols: what the box does is no call of the program's.
+/// Creates a file with direct system calls, which are not counted as the program's.
 pub fn create(path: &str) -> i64 {
     let path = format!("{path}\0");
     let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_CLOEXEC;
     kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600)
 }
 
-/// Writes to such a file.
+/// Writes to a file of `create`.
 pub fn write_to(file: i64, mut octets: &[u8]) {
     while !octets.is_empty() {
         let written = kernel!(libc::SYS_write, file, octets.as_ptr(), octets.len());

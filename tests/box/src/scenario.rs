@@ -1,13 +1,13 @@
-//! What a history begins with: a seed, who is there, what happens when, and what fails. A line each.
+//! The scenario of a history, one item a line: the seed, the actors, what happens when, and which calls fail.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// One of those at the other end of the network.
+/// A peer in the simulated network.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// A server that is asked by the program.
+    /// A server that the program queries.
     Upstream { ip: IpAddr },
-    /// Somebody who asks, in a certain manner, so often.
+    /// A client that queries in a certain manner, every so many nanoseconds.
     Client {
         manner: String,
         ip: IpAddr,
@@ -16,56 +16,57 @@ pub enum Role {
         from: u64,
         until: u64,
     },
-    /// An API server, and who asks the program about its services.
+    /// An API server that also queries the program about its services.
     Cluster { ip: IpAddr, server: SocketAddr },
-    /// Somebody who reads the admin address.
+    /// A reader of the admin address.
     Reader { ip: IpAddr, server: SocketAddr },
 }
 
-/// What happens at a time.
+/// A scheduled action.
 #[derive(Debug, Clone)]
 pub enum Deed {
     Signal(i32),
-    /// Another phase begins, in which calls are counted anew.
+    /// Begins a phase, in which calls are counted from 1 again.
     Phase(String),
-    /// A file takes the place of another.
+    /// Replaces a file with another.
     Replace {
         from: String,
         to: String,
     },
-    /// The same, of a configuration: the program is to reload it soon, or to refuse it.
+    /// Replaces the configuration: the program must reload or refuse it soon.
     Change {
         from: String,
         to: String,
     },
-    /// The clock that can be set is set, by nanoseconds.
+    /// Steps the real-time clock, by nanoseconds.
     Step(i64),
-    /// The machine sleeps, for nanoseconds.
+    /// Puts the machine to sleep, for nanoseconds.
     Sleep(u64),
-    /// What the program holds is noted.
+    /// Records what the program holds.
     Snapshot(String),
-    /// What an upstream is like from now on.
+    /// Changes the behaviour of an upstream.
     Weather {
         ip: IpAddr,
         name: String,
     },
-    /// The admin address is read.
+    /// Reads the metrics at the admin address.
     Metrics(String),
-    /// Calls of a kind fail for a while, by chance.
+    /// Makes calls of a kind fail at random for a while.
     Trouble(Trouble),
     End,
 }
 
-/// What is wrong with the machine for a while.
+/// A fault of the machine that lasts for a while.
 #[derive(Debug, Clone)]
 pub struct Trouble {
-    /// Of calls; or `short`: streams have little room and arrive in pieces, and files are read and written by pieces.
+    /// The kind of calls; or `short`: streams have little room and deliver in pieces, and files are read and
+    /// written in pieces.
     pub kind: String,
-    /// What calls fail with.
+    /// The error of failing calls.
     pub errno: i32,
-    /// One call in so many.
+    /// One call in this many fails.
     pub one_in: u64,
-    /// Nanoseconds.
+    /// The duration in nanoseconds.
     pub lasts: u64,
 }
 
@@ -74,34 +75,34 @@ pub struct Trouble {
 pub struct Fault {
     pub phase: String,
     pub kind: String,
-    /// Which of that kind in that phase, counted from 1.
+    /// The number of the call within its kind and phase, from 1.
     pub which: u64,
-    /// And all that follow.
+    /// Whether all later ones fail too.
     pub lasting: bool,
-    /// 0: the process is killed.
+    /// The error; 0 kills the process.
     pub errno: i32,
 }
 
-/// All of it.
+/// The whole scenario.
 #[derive(Debug, Default)]
 pub struct Scenario {
     pub seed: u64,
-    /// Nothing is simulated: calls fail in the world as it is.
+    /// Whether nothing is simulated, and calls only fail in the real world.
     pub outside: bool,
     pub report: String,
     pub roles: Vec<Role>,
     pub deeds: Vec<(u64, Deed)>,
     pub faults: Vec<Fault>,
-    /// From when on upstreams are well, and until when; nanoseconds.
+    /// From when and until when upstreams are well, in nanoseconds.
     pub well: (u64, u64),
-    /// From when on every query is to be answered.
+    /// From when on every query must be answered.
     pub up: u64,
-    /// From when on nobody expects an answer any more.
+    /// From when on no answer is expected.
     pub down: u64,
 }
 
 impl Scenario {
-    /// Reads it. A line that is none ends the process: the runner wrote it.
+    /// Parses a scenario. A malformed line panics, because the runner wrote it.
     pub fn read(text: &str) -> Scenario {
         let mut scenario = Scenario {
             down: u64::MAX,
@@ -193,7 +194,7 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
     })
 }
 
-/// A time in nanoseconds: milliseconds, as they are written.
+/// Parses a time in milliseconds, such as `100ms`, to nanoseconds.
 fn time(word: &str) -> Option<u64> {
     word.strip_suffix("ms")?
         .parse::<u64>()

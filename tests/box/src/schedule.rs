@@ -1,7 +1,7 @@
-//! One thread at a time, drawn by seed. When none can run, time jumps to what is due next.
+//! Runs one thread at a time, drawn by seed. When none can run, time jumps to the next event.
 //!
-//! The thread that runs holds the baton, and with it the world: everything that this library knows is read and written by
-//! that thread alone. It passes the baton on where the program would wait, and where it wakes another thread.
+//! The running thread holds the baton, and with it the world: only that thread reads or writes the state of
+//! this library. It passes the baton on where the program would block, and where it wakes another thread.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::kernel::kernel;
 use crate::pulse;
 use crate::world::World;
 
-/// No time at all.
+/// A deadline that never comes.
 pub const NEVER: u64 = u64::MAX;
 
 /// What a thread waits for.
@@ -21,15 +21,15 @@ pub enum Waits {
     No,
     /// Its deadline.
     Sleep,
-    /// A wake-up at an address; whether it has come.
+    /// A wake-up at an address, and whether it has come.
     Futex { address: usize, woken: bool },
     /// Events of an epoll instance.
     Epoll(u32),
-    /// Anything to happen to a socket of the box, after so many such things, or to one of these descriptors of the kernel's.
+    /// Any event on a socket of the box after the first `seen`, or on one of these descriptors of the kernel.
     Anything { seen: u64, kernel: Vec<(i32, i16)> },
     /// The end of another thread.
     Join(usize),
-    /// Nothing any more.
+    /// Nothing: it has ended.
     Ended,
 }
 
@@ -37,18 +37,18 @@ pub enum Waits {
 pub struct Thread {
     /// What it waits for.
     pub waits: Waits,
-    /// When it stops waiting, in nanoseconds since the start.
+    /// When the wait times out, in nanoseconds since the start.
     pub deadline: u64,
-    /// The C library's number of it.
+    /// Its `pthread_t`.
     pub number: libc::pthread_t,
-    /// What it was charged, in nanoseconds.
+    /// The CPU time charged to it, in nanoseconds.
     pub charged: u64,
-    /// 1 for as long as it may run. Leaked, since a thread that ends still looks at it.
+    /// 1 while it may run. Leaked, because an ending thread still reads it.
     pub gate: &'static AtomicU32,
 }
 
 impl Thread {
-    /// One that waits for its turn.
+    /// Returns a thread that waits for its turn.
     pub fn new() -> Thread {
         Thread {
             waits: Waits::No,
@@ -60,56 +60,57 @@ impl Thread {
     }
 }
 
-/// What is to be done next.
+/// The next step.
 pub enum Drawn {
     /// This thread runs.
     Runs(usize),
-    /// The process gets a signal.
+    /// The process receives a signal.
     Signal(i32),
 }
 
-/// The world, for whoever holds the baton.
+/// The world, for the thread with the baton.
 struct Shared(UnsafeCell<Option<World>>);
 
-// SAFETY: only the thread that holds the baton looks inside, and the gates order what one wrote before what the next reads.
+// SAFETY: only the thread with the baton looks inside, and the gates order each thread's writes before the
+// next one's reads.
 unsafe impl Sync for Shared {}
 
 static WORLD: Shared = Shared(UnsafeCell::new(None));
 
 thread_local! {
-    /// Which thread of the world this is; none before the world begins, for threads that are not the program's, and while
-    /// this one waits for its turn: a signal's handler may run meanwhile.
+    /// The index of this thread in the world; `None` before the world begins, in threads that are not the
+    /// program's, and while the thread waits for its turn, when a signal handler may run.
     static SELF: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// This thread's place in the world.
+/// Returns this thread's index in the world.
 pub fn this() -> Option<usize> {
     SELF.try_with(Cell::get).ok().flatten()
 }
 
-/// The world, if this thread is one of it and so holds the baton. The reference must not be kept while this thread waits.
+/// Returns the world if this thread holds the baton. The reference must not be kept across a wait.
 pub fn world() -> Option<&'static mut World> {
     this()?;
-    // SAFETY: a thread has its place only while it holds the baton, so no other looks inside; and no caller keeps the
-    // reference past `wait`, which is where the baton goes on and where handlers of signals run.
+    // SAFETY: a thread has an index only while it holds the baton, so no other thread looks inside. No caller
+    // keeps the reference across `wait`, which is where the baton is passed on and where signal handlers run.
     unsafe { (*WORLD.0.get()).as_mut() }
 }
 
-/// The world begins, and this thread is its first.
+/// Begins the world with this thread as its first.
 pub fn begin(world: World) {
     // SAFETY: the library's constructor calls this, before the program has a second thread.
     unsafe { *WORLD.0.get() = Some(world) };
     SELF.set(Some(0));
 }
 
-/// This thread is a new one of the world; it waits for its turn.
+/// Adds this new thread to the world; it waits for its turn.
 pub fn enter(index: usize, gate: &'static AtomicU32) {
     close(gate);
     pulse::runs();
     SELF.set(Some(index));
 }
 
-/// This thread leaves the world: another one runs.
+/// Removes this thread from the world and lets another one run.
 pub fn leave() {
     let (Some(index), Some(world)) = (this(), world()) else {
         return;
@@ -120,7 +121,7 @@ pub fn leave() {
     open(next.1);
 }
 
-/// Waits: whatever else can run does, until this is over or it is `deadline`.
+/// Lets other threads run until the wait is over or `deadline` is reached.
 pub fn wait(waits: Waits, deadline: u64) {
     let (Some(index), Some(world)) = (this(), world()) else {
         return;
@@ -142,7 +143,7 @@ pub fn wait(waits: Waits, deadline: u64) {
     }
 }
 
-/// Who runs next. Signals that are due reach the process first, on this thread.
+/// Picks the next thread. Signals that are due are first delivered, on this thread.
 fn draw() -> (usize, &'static AtomicU32) {
     loop {
         let Some(world) = world() else {
@@ -156,7 +157,7 @@ fn draw() -> (usize, &'static AtomicU32) {
                 }
                 return (index, thread.gate);
             }
-            // The handler runs before this call returns, and no reference to the world is left.
+            // The handler runs before this call returns; no reference to the world is held here.
             Drawn::Signal(signal) => {
                 let (process, thread) = (kernel!(libc::SYS_getpid), kernel!(libc::SYS_gettid));
                 kernel!(libc::SYS_tgkill, process, thread, signal);
@@ -176,7 +177,7 @@ fn open(gate: &AtomicU32) {
     );
 }
 
-/// Waits until this thread may run, and takes the permission.
+/// Waits until this thread may run, and consumes the permission.
 fn close(gate: &AtomicU32) {
     while gate.swap(0, Ordering::Acquire) == 0 {
         kernel!(

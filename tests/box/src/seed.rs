@@ -1,16 +1,16 @@
-//! All chance in the box, from one number.
+//! All randomness in the box, from one number.
 
-/// A sequence that looks random and is the same for the same seed: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A pseudo-random sequence, the same for the same seed: SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Starts the sequence of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -19,7 +19,7 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -32,8 +32,8 @@ impl Random {
         }
     }
 
-    /// Another sequence, which does not depend on how far this one goes: what is drawn for one purpose does not shift what
-    /// is drawn for another.
+    /// Derives another sequence, independent of the position in this one: draws for one purpose do not shift
+    /// those for another.
     pub fn branch(&self, purpose: u64) -> Random {
         let mut mixed = Random(self.0 ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
         Random(mixed.next())

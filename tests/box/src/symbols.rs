@@ -1,8 +1,8 @@
-//! The C library's symbols that the box stands in for. Where a thread is none of the world's, or a descriptor is the kernel's,
-//! each does what the C library does.
+//! The C library symbols that the box replaces. In threads outside the world, and for the kernel's
+//! descriptors, each does what the C library does.
 //!
-//! Those that take a variable number of arguments there take all of them here: on both architectures that dnsweir is built
-//! for, integers and pointers are passed in the same registers either way.
+//! Variadic functions of the C library take all their arguments here: on both architectures that dnsweir
+//! supports, integers and pointers are passed in the same registers either way.
 
 mod chance;
 mod descriptors;
@@ -19,7 +19,7 @@ use crate::kernel::fail;
 use crate::outside;
 use crate::schedule::{Waits, this, wait, world};
 
-/// A call that the box sees: it costs something, and may pass the baton on.
+/// Charges for a call that the box sees, and may pass the baton on.
 pub fn seen() {
     let (Some(thread), Some(world)) = (this(), world()) else {
         return;
@@ -29,7 +29,7 @@ pub fn seen() {
     }
 }
 
-/// Whether a call is to fail: with `errno` set then.
+/// Whether a call must fail; `errno` is then set.
 pub fn fails(kind: Kind, what: &str) -> bool {
     let fate = match world() {
         Some(world) => world.faults.meets(kind, what, world.net.now),
@@ -46,12 +46,12 @@ pub fn fails(kind: Kind, what: &str) -> bool {
     }
 }
 
-/// The same for calls that the world has no part in, such as those to netlink: they fail outside alone.
+/// Like `fails`, for calls that the box does not simulate, such as netlink: they fail only outside.
 pub fn fails_outside(kind: Kind, what: &str) -> bool {
     world().is_none() && fails(kind, what)
 }
 
-/// Whether a call is to read or write less than it could.
+/// Whether a call must read or write less than it could.
 pub fn shortened() -> bool {
     world().is_some_and(|world| {
         let fate = world.faults.meets(Kind::Short, "", world.net.now);
@@ -59,15 +59,15 @@ pub fn shortened() -> bool {
     })
 }
 
-/// Ready, or not yet: what a call tries.
+/// The result of one attempt at a call.
 pub enum Tried<T> {
     Done(T),
     Failed(i32),
-    /// It would wait.
+    /// It would block.
     Waits,
 }
 
-/// Tries until it is done, or until a time: what a call that may wait does.
+/// Retries a call that may block, until it completes or the deadline passes.
 pub fn until<T>(
     deadline: u64,
     mut attempt: impl FnMut(&mut crate::world::World) -> Tried<T>,

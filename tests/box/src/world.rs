@@ -1,4 +1,4 @@
-//! Everything that the box knows, and what happens next in it.
+//! The state of the simulated world, and the choice of what happens next.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,28 +14,29 @@ use crate::schedule::{Drawn, NEVER, Thread, Waits};
 use crate::seed::Random;
 use crate::symbols::memory;
 
-/// The time of the clock that can be set, at the start: a day in January 2027.
+/// The real-time clock at the start: a day in January 2027.
 pub const EPOCH: u64 = 1_800_000_000_000_000_000;
 
-/// The time of the clock that cannot, at the start.
+/// The monotonic clock at the start.
 pub const BOOT: u64 = 1_000_000_000_000;
 
-/// What a call that the box sees costs, in nanoseconds.
+/// The cost of a call that the box sees, in nanoseconds.
 const CALL: u64 = 400;
 
-/// One call in so many passes the baton on, whatever it is for.
+/// One call in this many passes the baton on, whatever the call is for.
 const PREEMPTS: u64 = 48;
 
-/// Milliseconds of real time that a child may take before what it has written so far is looked at.
+/// Milliseconds of real time that a child may run before what it has written so far is read.
 const CHILD: i64 = 5_000;
 
-/// Milliseconds of real time after which a child does not end: it may get little of a busy machine.
+/// Milliseconds of real time after which a child counts as hung. Generous, because a busy machine gives it
+/// little time.
 const LONGEST_CHILD: i64 = 300_000;
 
-/// Milliseconds of real time after which a world in which nothing can happen any more has come to its end.
+/// Milliseconds of real time after which a world in which nothing can happen any more is ended.
 const STANDSTILL: i64 = 2_000;
 
-/// What a descriptor is, if it is the box's.
+/// What a descriptor of the box refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thing {
     Socket(Number),
@@ -43,32 +44,32 @@ pub enum Thing {
     Poll(u32),
 }
 
-/// Nanoseconds until what was sent has come.
+/// Nanoseconds within which everything that was sent has arrived.
 const SETTLES: u64 = 1_000_000;
 
-/// The world.
+/// The simulated world.
 pub struct World {
     pub threads: Vec<Thread>,
     pub net: Net,
     pub polls: Polls,
     pub descriptors: Vec<Option<Thing>>,
-    /// Descriptors of each instance and counter.
+    /// How many descriptors refer to each epoll instance and counter.
     shares: BTreeMap<u32, u32>,
     pub chance: Random,
-    /// What the program is given where it asks for randomness.
+    /// The source of the random bytes that the program asks for.
     pub secrets: Random,
     pub faults: Faults,
     pub actors: Actors,
     pub report: Report,
-    /// How much the clock that can be set was set, in nanoseconds.
+    /// How far the real-time clock has been stepped, in nanoseconds.
     pub stepped: i64,
-    /// How often something happened to a socket.
+    /// How many events sockets have had.
     pub changes: u64,
     signals: VecDeque<i32>,
 }
 
 impl World {
-    /// The world of a scenario.
+    /// Builds the world of a scenario.
     pub fn new(scenario: &Scenario) -> World {
         let seed = Random::new(scenario.seed);
         let mut net = Net::new(seed.branch(1));
@@ -90,7 +91,7 @@ impl World {
         }
     }
 
-    /// What a descriptor is, if it is the box's.
+    /// Returns what a descriptor refers to, if it belongs to the box.
     pub fn thing(&self, descriptor: i32) -> Option<Thing> {
         self.descriptors
             .get(usize::try_from(descriptor).ok()?)
@@ -98,7 +99,7 @@ impl World {
             .flatten()
     }
 
-    /// A descriptor becomes something of the box's.
+    /// Assigns a descriptor to an object of the box.
     pub fn name(&mut self, descriptor: i32, thing: Thing) {
         let Ok(index) = usize::try_from(descriptor) else {
             return;
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// A descriptor becomes what another one is.
+    /// Makes `copy` refer to the same object as `descriptor`.
     pub fn duplicate(&mut self, descriptor: i32, copy: i32) {
         let Some(thing) = self.thing(descriptor) else {
             return;
@@ -123,7 +124,7 @@ impl World {
         self.name(copy, thing);
     }
 
-    /// A descriptor is closed.
+    /// Closes a descriptor, and its object with the last one.
     pub fn close(&mut self, descriptor: i32) {
         let Some(thing) = self.thing(descriptor) else {
             return;
@@ -150,7 +151,7 @@ impl World {
         self.spread();
     }
 
-    /// Charges a call to a thread: whether the baton is to be passed on.
+    /// Charges a thread for a call. Returns whether the baton is to be passed on.
     pub fn charge(&mut self, thread: usize) -> bool {
         self.spend(thread, CALL);
         self.report.calls += 1;
@@ -158,19 +159,19 @@ impl World {
         self.chance.below(PREEMPTS) == 0
     }
 
-    /// Lets so much time pass for a thread, and what it owes for memory.
+    /// Advances time by this much plus the cost of memory not yet charged, and charges the thread.
     fn spend(&mut self, thread: usize, nanoseconds: u64) {
         let all = nanoseconds + memory::owed();
         self.net.now += all;
         self.threads[thread].charged += all;
     }
 
-    /// A thread is about to wait: what it did until now took its time.
+    /// Charges a thread that is about to wait for its work so far.
     pub fn settle(&mut self, thread: usize) {
         self.spend(thread, 0);
     }
 
-    /// Wakes threads that wait at an address: how many.
+    /// Wakes threads that wait at an address, at most `most`. Returns how many.
     pub fn wake(&mut self, at: usize, most: usize) -> usize {
         let mut count = 0;
         for thread in &mut self.threads {
@@ -186,7 +187,7 @@ impl World {
         count
     }
 
-    /// Tells those who wait of what happened in the network.
+    /// Passes the network's events on to the epoll instances.
     pub fn spread(&mut self) {
         for number in std::mem::take(&mut self.net.edges) {
             self.changes += 1;
@@ -194,7 +195,7 @@ impl World {
         }
     }
 
-    /// Something is wrong with the machine for a while.
+    /// Starts a trouble, which lasts for a while.
     fn trouble(&mut self, trouble: Trouble) {
         if trouble.kind == "short" {
             self.net.narrow(trouble.errno as usize, trouble.lasts);
@@ -202,7 +203,7 @@ impl World {
         self.faults.trouble(trouble, self.net.now);
     }
 
-    /// Lets happen what is due.
+    /// Runs all events that are due.
     fn happen(&mut self) {
         while let Some(news) = self.net.happen() {
             self.spread();
@@ -228,7 +229,7 @@ impl World {
         }
     }
 
-    /// Writes the report and ends the process at once.
+    /// Writes the report and ends the process immediately.
     pub fn end(&mut self, why: &str) -> ! {
         self.write_report(why);
         loop {
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// Kills the process, as the machine does that loses its power; what was written stays.
+    /// Kills the process as a power failure would; files already written stay.
     pub fn end_by_force(&mut self) -> ! {
         self.write_report("killed");
         loop {
@@ -244,11 +245,11 @@ impl World {
         }
     }
 
-    /// Writes what there is to say.
+    /// Writes the report.
     pub fn write_report(&mut self, why: &str) {
         let ended = why == "exit";
         if ended {
-            // What the program sent last is on its way.
+            // Lets what the program sent last arrive.
             self.net.now += SETTLES;
             self.happen();
         }
@@ -257,7 +258,7 @@ impl World {
         self.report.write(why, self.net.now, &faults);
     }
 
-    /// What is next.
+    /// Decides what happens next.
     pub fn draw(&mut self) -> Drawn {
         let mut still = None;
         loop {
@@ -310,16 +311,17 @@ impl World {
         }
     }
 
-    /// While a child runs, time stands still: until it has ended, or may be waiting for us.
+    /// Waits while a child runs, with virtual time stopped, until the child has ended or may be waiting for
+    /// the program.
     fn wait_for_children(&mut self) -> bool {
         let since = real_milliseconds();
         let mut waited = false;
         loop {
-            // SAFETY: a C structure of integers and pointers, for which zero is a value.
+            // SAFETY: a C structure of integers and pointers, for which all zeros are valid.
             let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
             let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
             let found = kernel!(libc::SYS_waitid, libc::P_ALL, 0, &raw mut information, options, 0);
-            // SAFETY: the kernel filled in what waitid(2) says, or left it zero: no child has ended.
+            // SAFETY: the kernel filled it in as waitid(2) specifies, or left it zero: no child has ended.
             let ended = unsafe { information.si_pid() } != 0;
             if found != 0 || ended {
                 return waited && self.look_outside();
@@ -337,8 +339,8 @@ impl World {
         }
     }
 
-    /// Looks at what is the kernel's, and changes by what a handler, a child or a file's writer did: whether anybody is able
-    /// to run then.
+    /// Polls the kernel's descriptors, which signal handlers, children and writers of files change. Returns
+    /// whether a thread can run now.
     fn look_outside(&mut self) -> bool {
         let mut found = false;
         for index in 0..self.threads.len() {
@@ -377,7 +379,7 @@ impl World {
     }
 }
 
-/// Rests for what the kernel or a child may do meanwhile.
+/// Sleeps for a moment of real time, so that the kernel or a child can make progress.
 fn outside() {
     pulse::outside(true);
     rest(200);

@@ -1,4 +1,4 @@
-//! Somebody who asks, as the stub resolvers of C libraries do, and looks at every answer.
+//! A client that queries as the stub resolvers of C libraries do, and checks every answer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,62 +11,65 @@ use crate::seed::Random;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// By when an answer is there, whatever upstreams do: `deadline` of a `forward`, and what a busy moment takes.
+/// The longest that an answer may take, whatever upstreams do: the `deadline` of a `forward`, and time for a
+/// busy moment.
 const IN_TIME: u64 = 8 * SECOND;
 
-/// How long an answer takes that the proxy has by itself (docs/limits.md): what a worker may spend on one, and others before it.
+/// The longest that an answer of the proxy's own may take (docs/limits.md): a worker's time for it and those
+/// before it.
 const AT_ONCE: u64 = SECOND / 10;
 
-/// What [`Manner::Own`] asks for. No configuration forwards it anywhere but to upstreams, which have no such record.
+/// The name that [`Manner::Own`] asks for. Where a configuration forwards it, upstreams have no such record.
 const OWN: &str = "srv.own.test";
 
-/// How long after an answer, or after it should have come, a second one is recognized.
+/// For how long after an answer, or after it was due, a second one is detected.
 const REMEMBERED: u64 = 30 * SECOND;
 
-/// Seconds that an answer may be old when upstreams are well: its TTL, the span that its address tells, and the time on its way.
+/// The greatest age of an answer in seconds while upstreams are well: its TTL, the span that its address
+/// encodes, and the time under way.
 const FRESH: u64 = 5 + AGE + 5;
 
-/// After how many seconds of fine weather that holds.
+/// After how many seconds of fine weather that applies.
 const RECOVERED: u64 = 20 * SECOND;
 
-/// When what was asked has come.
+/// The longest that a query is under way.
 const ARRIVES: u64 = SECOND / 1000;
 
-/// How long after the machine wakes an answer may be there that was on its way before, from an upstream that is well.
+/// For how long after a wake-up an answer may still arrive that an upstream sent before the sleep.
 const AWAKE: u64 = SECOND / 5;
 
-/// Names that are asked for.
+/// How many names are asked for.
 const NAMES: u64 = 60;
 
-/// How somebody asks.
+/// How a client queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// Twice over UDP, five seconds apart.
     Glibc,
     /// Three times over UDP, 2.5 seconds apart.
     Musl,
-    /// Twice over UDP, five seconds apart; and over TCP if the answer is cut off, which none here is.
+    /// Twice over UDP, five seconds apart; over TCP if the answer is truncated, which none here is.
     Go,
-    /// Over TCP, up to three at once.
+    /// Over TCP, up to three queries at a time.
     Tcp,
-    /// Twice over UDP, for the largest set of the configuration's own zone.
+    /// Twice over UDP, for the largest RRset of the configuration's own zone.
     Own,
-    /// Octets of any kind, connections left half way, names on which filters fail.
+    /// Random bytes, abandoned connections, names on which filters fail.
     Hostile,
 }
 
-/// Something that was asked and is waited for.
+/// A pending query.
 struct Asked {
     name: String,
     at: u64,
     answers: u32,
-    /// Attempts of the same question that have been made.
+    /// The number of this attempt.
     attempts: u32,
-    /// Whether it is asked over a connection.
+    /// Whether it was sent over TCP.
     stream: bool,
 }
 
-/// One.
+/// A client.
 pub struct Client {
     actor: usize,
     manner: Manner,
@@ -77,14 +80,14 @@ pub struct Client {
     until: u64,
     up: u64,
     down: u64,
-    /// When upstreams have been well for a while, and until when they are.
+    /// From when and until when answers must be fresh.
     fine: (u64, u64),
     port: u16,
-    /// By port and ID.
+    /// Pending queries by port and ID.
     asked: BTreeMap<(u16, u16), Asked>,
-    /// What each connection brought, and from which port it is.
+    /// The local port and the bytes received of each connection.
     connections: BTreeMap<Number, (u16, Vec<u8>)>,
-    /// When to ask again, by the reason to wake.
+    /// Queries to retry, by timer.
     again: BTreeMap<u64, (u16, u16)>,
     next: u64,
     chance: Random,
@@ -182,7 +185,7 @@ impl Client {
         format!("{kind}{number}.example")
     }
 
-    /// It is time to ask something.
+    /// Sends the next queries when the timer fires.
     fn ask(&mut self, net: &mut Net, report: &mut Report) {
         self.forget(net.now, report);
         if net.now < self.until {
@@ -195,7 +198,7 @@ impl Client {
                 },
             );
         }
-        // Before it is up, nobody is there to be asked.
+        // Before it is up, no server listens.
         if net.now < self.up.max(self.from) || net.now >= self.until {
             return;
         }
@@ -204,7 +207,7 @@ impl Client {
             Manner::Tcp => self.dial(port, net),
             Manner::Hostile => self.offend(port, net),
             Manner::Own => self.ask_once(port, net, report),
-            // Now and then for several at once, as for what a page names.
+            // Sometimes several at a time, as for the names of a web page.
             Manner::Glibc | Manner::Musl | Manner::Go => {
                 let more = if self.chance.below(4) == 0 {
                     self.chance.below(5)
@@ -237,7 +240,7 @@ impl Client {
         self.connections.insert(socket, (port, Vec::new()));
     }
 
-    /// Asks over UDP.
+    /// Sends a query over UDP.
     fn send(&mut self, port: u16, id: u16, name: String, attempts: u32, net: &mut Net, report: &mut Report) {
         report.count("asked by clients");
         net.inject(
@@ -271,7 +274,7 @@ impl Client {
         }
     }
 
-    /// No answer came for a while.
+    /// Retries if no answer has come.
     fn ask_again(&mut self, why: u64, net: &mut Net, report: &mut Report) {
         let Some(key) = self.again.remove(&why) else {
             return;
@@ -281,12 +284,12 @@ impl Client {
         };
         let (name, attempts) = (asked.name.clone(), asked.attempts + 1);
         report.count("asked again");
-        // The same socket and ID would make two answers right; what is looked for here is an answer too many.
+        // With the same socket and ID two answers would be right; this looks for an answer too many.
         let (port, id) = (self.fresh_port(), self.chance.next() as u16);
         self.send(port, id, name, attempts, net, report);
     }
 
-    /// A connection is there: up to three questions at once.
+    /// Sends up to three queries at a time over an established connection.
     fn speak(&mut self, socket: Number, net: &mut Net, report: &mut Report) {
         let Some((port, _)) = self.connections.get(&socket) else {
             return;
@@ -319,12 +322,12 @@ impl Client {
         let _ = net.write(socket, &octets);
     }
 
-    /// Something that no stub resolver would do.
+    /// Sends what no stub resolver would.
     fn offend(&mut self, port: u16, net: &mut Net) {
         if self.chance.below(4) == 0 {
             return self.dial(port, net);
         }
-        // On which a filter fails or does not end, where the configuration has one.
+        // A name on which a filter traps or does not end, if the configuration has such a filter.
         if self.chance.below(3) == 0 {
             let kind = if self.chance.below(2) == 0 { "trap" } else { "spin" };
             let name = format!("{kind}{}.example", self.chance.below(3));
@@ -341,7 +344,7 @@ impl Client {
         net.inject(0, SocketAddr::new(self.ip, port), self.server, octets);
     }
 
-    /// Something came for a port.
+    /// Checks a reply to a port.
     fn answered(&mut self, port: u16, reply: &[u8], net: &mut Net, report: &mut Report) {
         if self.manner == Manner::Hostile {
             report.count("answers to what no client asks");
@@ -379,7 +382,7 @@ impl Client {
         }
     }
 
-    /// What is wrong with an answer.
+    /// Returns what is wrong with an answer.
     fn fault(&self, name: &str, reply: &[u8], rcode: u8, net: &Net) -> Option<String> {
         let now = net.now;
         let well = now > self.fine.0 && now < self.fine.1.min(self.down);
@@ -400,7 +403,7 @@ impl Client {
                     return Some(format!("the address {address:?} is nobody's"));
                 }
                 let age = (net.clock() / SECOND / AGE + SPANS - u64::from(span)) % SPANS * AGE;
-                // What was on its way when the machine fell asleep was fresh then.
+                // What was under way when the machine fell asleep was fresh then.
                 let awake = net.woke == 0 || now > net.woke + AWAKE;
                 (well && awake && age > FRESH).then(|| format!("{age} s old, though upstreams are well"))
             }
@@ -408,7 +411,7 @@ impl Client {
         }
     }
 
-    /// Who was not answered in time, and who need not be remembered.
+    /// Reports queries that got no answer in time, and forgets old ones.
     fn forget(&mut self, now: u64, report: &mut Report) {
         let (up, down, ip) = (self.up, self.down, self.ip);
         self.asked.retain(|_, asked| {
@@ -416,7 +419,7 @@ impl Client {
             if waited <= REMEMBERED {
                 return true;
             }
-            // A connection that is closed takes its questions with it.
+            // A closed connection takes its queries with it.
             if asked.answers == 0 && asked.at >= up && asked.at < down && !asked.stream {
                 report.violation(
                     now,
@@ -431,7 +434,7 @@ impl Client {
         });
     }
 
-    /// The end; `ended`: the program's own, after which no answer comes.
+    /// Checks pending queries at the end; after `ended`, the program itself sends no more answers.
     pub fn close(&mut self, now: u64, ended: bool, report: &mut Report) {
         for asked in self.asked.values() {
             let over = now > asked.at + IN_TIME || ended && asked.at + ARRIVES < self.down;

@@ -1,4 +1,5 @@
-//! An API server with some services, in changing moods, and somebody who asks the program for their addresses and knows what is true.
+//! An API server with some services and changing moods, and a client that asks the program for their
+//! addresses and knows the truth.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,55 +12,55 @@ use crate::seed::Random;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How often something happens: events leave, a service may change, a question is asked.
+/// How often it acts: sends events, may change a service, asks.
 const TICK: u64 = SECOND / 5;
 
 /// How often a watch gets a bookmark.
 const BOOKMARK: u64 = 60 * SECOND;
 
-/// How long an event of a server that lags is on its way, at most.
+/// The delay of events while the server lags.
 const LAG: u64 = 20 * SECOND;
 
-/// How long what is answered may be out of date, where the server is well.
+/// How stale an answer may be while the server is well.
 const FRESH: u64 = 5 * SECOND;
 
-/// After how long in which it is well that holds: a watch that died without a word is given up after 150 s, and tried again
-/// within 10.
+/// How long the server must have been well for that: a watch that died silently is given up after 150 s, and
+/// retried within 10.
 const RECOVERED: u64 = 180 * SECOND;
 
-/// By when a question is answered.
+/// The longest that an answer may take.
 const IN_TIME: u64 = 8 * SECOND;
 
 /// How many services there may be.
 const SERVICES: u64 = 12;
 
-/// Octets of a request's head that are taken for one.
+/// The longest request head in bytes.
 const HEAD: usize = 16 << 10;
 
-/// What the server is like for a while.
+/// The behaviour of the server for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Fine,
-    /// Events come late.
+    /// Events are delayed.
     Lagging,
-    /// Connections break, one by one.
+    /// Connections are reset, one by one.
     Breaking,
-    /// It forgets what happened (410), and breaks all connections.
+    /// It forgets its history (410), and resets all connections.
     Forgetting,
-    /// Connections that there are lead nowhere, and no end of them comes; others are as they should be.
+    /// Existing connections are dead without being closed; new ones work.
     Deaf,
-    /// Nothing is answered, on no connection.
+    /// No connection gets any answer.
     Silent,
-    /// It says 500, or 429.
+    /// It answers 500 or 429.
     Failing,
-    /// Nobody is there.
+    /// Connections are reset.
     Gone,
 }
 
-/// Of a service: its address, none where it was deleted.
+/// A service's address; `None` if it was deleted.
 type Address = Option<[u8; 4]>;
 
-/// What happened to one.
+/// A change to a service.
 struct Happened {
     version: u64,
     at: u64,
@@ -69,19 +70,19 @@ struct Happened {
     address: [u8; 4],
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Default)]
 struct Connection {
     head: Vec<u8>,
-    /// The last version that a watch of services was told of; none: it is no watch.
+    /// The last version sent to a watch of services; `None` if it is no watch.
     watched: Option<u64>,
-    /// When it gets its next bookmark.
+    /// When its next bookmark is due.
     bookmark: u64,
-    /// Nothing that is written there arrives.
+    /// Whether everything written to it is lost.
     dead: bool,
 }
 
-/// One.
+/// The API server and its client.
 pub struct Cluster {
     actor: usize,
     ip: IpAddr,
@@ -90,15 +91,15 @@ pub struct Cluster {
     chance: Random,
     connections: BTreeMap<Number, Connection>,
     version: u64,
-    /// What happened up to here is forgotten.
+    /// Versions below this one are forgotten.
     forgotten: u64,
     services: BTreeMap<u64, ([u8; 4], u64)>,
     happened: Vec<Happened>,
-    /// What a backup has.
+    /// The version and services in the backup.
     backup: (u64, BTreeMap<u64, ([u8; 4], u64)>),
-    /// What was true of each service, and since when.
+    /// The history of each service: addresses, and since when.
     truth: BTreeMap<u64, Vec<(u64, Address)>>,
-    /// Questions that are not answered yet, by their port: about which, since when.
+    /// Pending queries by port: which service, since when.
     asked: BTreeMap<u16, (u64, u64)>,
     port: u16,
     up: u64,
@@ -163,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Another mood; or `restored`, after which it is fine: an earlier state is the state.
+    /// Changes the mood. `restored` goes back to the state of the backup, with a mood of fine.
     pub fn become_so(&mut self, name: &str, net: &mut Net) {
         self.mood = match name {
             "lagging" => Mood::Lagging,
@@ -222,7 +223,7 @@ impl Cluster {
         self.truth.entry(service).or_default().push((now, address));
     }
 
-    /// A service may come, change or go.
+    /// Adds, changes or deletes a service at random.
     fn change(&mut self, now: u64) {
         if self.chance.below(8) != 0 {
             return;
@@ -251,7 +252,7 @@ impl Cluster {
         });
     }
 
-    /// What watches are told.
+    /// Sends events and bookmarks to the watches.
     fn speak(&mut self, net: &mut Net) {
         if self.mood == Mood::Breaking && self.chance.below(40) == 0 {
             let place = self.chance.below(self.connections.len().max(1) as u64) as usize;
@@ -281,7 +282,7 @@ impl Cluster {
             connection.watched = Some(last);
             if net.now >= connection.bookmark {
                 connection.bookmark = net.now + BOOKMARK;
-                // As far as it has got itself, whatever was asked for.
+                // A bookmark goes only as far as the events sent.
                 let version = if lag > 0 { last } else { self.version };
                 let metadata = format!("{{\"resourceVersion\":\"{version}\"}}");
                 let bookmark = format!(
@@ -292,7 +293,7 @@ impl Cluster {
         }
     }
 
-    /// Octets on a connection: requests, one after the other.
+    /// Handles bytes on a connection: requests, one after the other.
     fn came(&mut self, socket: Number, octets: &[u8], net: &mut Net, report: &mut Report) {
         let silent = self.mood == Mood::Silent;
         let Some(connection) = self.connections.get_mut(&socket) else {
@@ -359,12 +360,12 @@ impl Cluster {
         }
         if let Some(connection) = self.connections.get_mut(&socket) {
             connection.bookmark = net.now + BOOKMARK;
-            // Of the other kinds, nothing changes.
+            // Objects of other kinds never change.
             connection.watched = Some(if kind == "services" { from } else { u64::MAX });
         }
     }
 
-    /// Asks for a service, over UDP.
+    /// Sends a query for a service, over UDP.
     fn ask(&mut self, net: &mut Net, report: &mut Report) {
         let late = self.asked.iter().filter(|(_, (_, at))| net.now > at + IN_TIME);
         let late: Vec<(u16, u64)> = late.map(|(port, (service, _))| (*port, *service)).collect();
@@ -384,7 +385,7 @@ impl Cluster {
         self.asked.insert(self.port, (service, net.now));
     }
 
-    /// Holds an answer against what is true.
+    /// Checks an answer against the truth.
     fn judge(&self, service: u64, at: u64, octets: &[u8], now: u64, report: &mut Report) {
         let rcode = octets.get(3).map_or(SERVFAIL, |flags| flags & 15);
         let well = at >= self.well;
@@ -400,7 +401,7 @@ impl Cluster {
         };
         let truth = self.truth.get(&service).map_or(&[][..], Vec::as_slice);
         let since = if well { at.saturating_sub(FRESH) } else { 0 };
-        // What was true when that time began, and all that was after it.
+        // The address when that time began, and every later one.
         let first = truth.partition_point(|(from, _)| *from <= since);
         let was = first.checked_sub(1).and_then(|before| truth[before].1);
         let is_one = was == said || truth[first..].iter().any(|(_, address)| *address == said);
@@ -413,7 +414,7 @@ impl Cluster {
     }
 }
 
-/// A service, as the API server writes it.
+/// Formats a service as the API server does.
 fn object(service: u64, address: [u8; 4], version: u64) -> String {
     let [a, b, c, d] = address;
     let metadata =

@@ -1,20 +1,21 @@
-//! DNS messages (RFC 1035 section 4), as much as clients and upstreams need: an opinion of its own, not the proxy's.
+//! DNS messages (RFC 1035 section 4), as far as clients and upstreams need them; independent of the proxy's
+//! code.
 
-/// Seconds in which an answer is the same, so that its address says when it was given.
+/// The seconds of a span: answers stay the same within one, and their address encodes it.
 pub const AGE: u64 = 10;
 
-/// How many such spans the address can tell apart.
+/// How many spans an address can distinguish.
 pub const SPANS: u64 = 200;
 
-/// The rcodes that are told apart here (RFC 1035 section 4.1.1).
+/// The rcodes used here (RFC 1035 section 4.1.1).
 pub const SERVFAIL: u8 = 2;
 pub const NXDOMAIN: u8 = 3;
 
-/// The types that are asked for here (RFC 1035 section 3.2.2, RFC 2782).
+/// The types used here (RFC 1035 section 3.2.2, RFC 2782).
 pub const A: u8 = 1;
 pub const SRV: u8 = 33;
 
-/// A query for the records of a type and a name, by its labels.
+/// Builds a query for a name and type.
 pub fn query(id: u16, name: &str, qtype: u8) -> Vec<u8> {
     let mut octets = id.to_be_bytes().to_vec();
     octets.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -26,7 +27,7 @@ pub fn query(id: u16, name: &str, qtype: u8) -> Vec<u8> {
     octets
 }
 
-/// The octets of a message's one question, with type and class, and the name in them in lower case.
+/// Returns the bytes of a message's question, and its name in lower case.
 pub fn question(message: &[u8]) -> Option<(&[u8], String)> {
     let (mut at, mut name) = (12, String::new());
     loop {
@@ -47,17 +48,17 @@ pub fn question(message: &[u8]) -> Option<(&[u8], String)> {
     Some((message.get(12..at + 5)?, name))
 }
 
-/// Whether a reply comes from who has the zone: no upstream does (RFC 1035 section 4.1.1, AA).
+/// Whether a reply is authoritative: no upstream's is (RFC 1035 section 4.1.1, AA).
 pub fn is_own(reply: &[u8]) -> bool {
     reply.get(2).is_some_and(|flags| flags & 4 != 0)
 }
 
-/// Whether a name is one that nobody has.
+/// Whether a name does not exist.
 pub fn is_missing(name: &str) -> bool {
     name.starts_with("no")
 }
 
-/// The address of a name at a time: which span it is, and two octets of a hash of the name.
+/// Returns the address of a name at a time: it encodes the span, and two bytes of a hash of the name.
 pub fn address(name: &str, now: u64) -> [u8; 4] {
     let hash = name.bytes().fold(7_u32, |hash, octet| {
         hash.wrapping_mul(31).wrapping_add(octet.into())
@@ -66,7 +67,7 @@ pub fn address(name: &str, now: u64) -> [u8; 4] {
     [10, span as u8, (hash >> 8) as u8, hash as u8]
 }
 
-/// An answer to a query, as an honest upstream gives it; none if it is none.
+/// Returns an honest upstream's answer to a query; `None` if the query is malformed.
 pub fn answer(query: &[u8], now: u64) -> Option<Vec<u8>> {
     let (asked, name) = question(query)?;
     let is_address = asked.get(asked.len() - 4..)? == [0, 1, 0, 1];
@@ -91,7 +92,7 @@ pub fn answer(query: &[u8], now: u64) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-/// A reply without records.
+/// Returns a reply without records.
 pub fn bare(query: &[u8], flags: [u8; 2]) -> Option<Vec<u8>> {
     let (asked, _) = question(query)?;
     let mut octets = query.get(..2)?.to_vec();
@@ -101,12 +102,12 @@ pub fn bare(query: &[u8], flags: [u8; 2]) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-/// The address in a reply, if its first record is one.
+/// Returns the address in a reply, if its first record is one.
 pub fn first_address(reply: &[u8]) -> Option<[u8; 4]> {
     let (asked, _) = question(reply)?;
     let at = 12 + asked.len();
     let count = u16::from_be_bytes([*reply.get(6)?, *reply.get(7)?]);
-    // The name is a pointer, or written out again.
+    // The name is a pointer, or spelled out again.
     let at = match reply.get(at)? {
         192.. => at + 2,
         _ => at + asked.len() - 4,
@@ -117,14 +118,14 @@ pub fn first_address(reply: &[u8]) -> Option<[u8; 4]> {
         .then(|| [address[0], address[1], address[2], address[3]])
 }
 
-/// What makes a message one of a stream (RFC 1035 section 4.2.2).
+/// Adds the length prefix of TCP (RFC 1035 section 4.2.2).
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let mut octets = (message.len() as u16).to_be_bytes().to_vec();
     octets.extend(message);
     octets
 }
 
-/// Takes the first whole message from what a stream brought.
+/// Takes the first complete message from a stream's buffer.
 pub fn unframed(octets: &mut Vec<u8>) -> Option<Vec<u8>> {
     let length = usize::from(u16::from_be_bytes(*octets.first_chunk::<2>()?));
     let message = octets.get(2..2 + length)?.to_vec();

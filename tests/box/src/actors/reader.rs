@@ -1,4 +1,4 @@
-//! Reads what the admin address says.
+//! Reads the metrics at the admin address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::net::{Net, News, Number};
 use crate::report::Report;
 
-/// One, with what it is reading.
+/// A reader, with its unfinished requests.
 pub struct Reader {
     ip: IpAddr,
     server: SocketAddr,
@@ -24,7 +24,7 @@ impl Reader {
         }
     }
 
-    /// Begins to read the metrics, for a name.
+    /// Starts to read the metrics, to be stored under a name.
     pub fn read(&mut self, actor: usize, name: &str, net: &mut Net) {
         self.port += 1;
         let socket = net.dial(actor, SocketAddr::new(self.ip, self.port), self.server);
@@ -44,7 +44,7 @@ impl Reader {
             }
             News::Ended { socket, .. } => {
                 if let Some((name, read)) = self.reading.remove(&socket) {
-                    // Several readers try, where nobody knows which address is served.
+                    // If it is unknown which address is served, several readers try.
                     if !read.is_empty() {
                         report.text(&name, &read);
                     }

@@ -1,4 +1,4 @@
-//! A server that the program asks, in changing weather.
+//! An upstream server in changing weather.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,40 +10,41 @@ use crate::seed::Random;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// Queries that one source port may send, and nanoseconds after which it is taken for another socket's.
+/// The most queries that one source port may send, and nanoseconds after which a port counts as another
+/// socket's.
 const PORT_QUERIES: u32 = 16;
 const PORT_REST: u64 = 2_000_000_000;
 
-/// What an upstream is like for a while.
+/// The behaviour of an upstream for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Fine,
-    /// Half of what comes and goes is lost, and what is not may come twice.
+    /// Half of the messages are lost, and some others are duplicated.
     Lossy,
     /// Answers take up to three seconds, and overtake each other.
     Slow,
-    /// Answers over UDP are cut off, those over TCP come in pieces.
+    /// Answers over UDP are truncated, those over TCP come in pieces.
     Truncating,
-    /// Forged answers come before the true one: another ID, another question, from elsewhere, or no message at all.
+    /// Forged answers precede the true one: a wrong ID, question or source, or garbage.
     Lying,
-    /// Nothing comes back; connections are accepted.
+    /// Nothing is answered; connections are accepted.
     Silent,
-    /// Nobody is there: ICMP, and connections are broken off.
+    /// No server: ICMP errors, and connections are reset.
     Gone,
-    /// It says SERVFAIL.
+    /// It answers SERVFAIL.
     Failing,
 }
 
-/// One.
+/// An upstream.
 pub struct Upstream {
     weather: Weather,
     chance: Random,
-    /// What came on each connection and is no message yet.
+    /// The incomplete message on each connection.
     connections: BTreeMap<Number, Vec<u8>>,
-    /// Replies that leave later, by the reason to wake.
+    /// Delayed replies, by timer.
     later: BTreeMap<u64, (Number, Vec<u8>)>,
     next: u64,
-    /// How many queries each port sent in its life, and when the last came.
+    /// The number of queries from each port, and when the last came.
     ports: BTreeMap<u16, (u32, u64)>,
 }
 
@@ -81,7 +82,7 @@ impl Upstream {
         }
     }
 
-    /// Other weather.
+    /// Changes the weather.
     pub fn change(&mut self, name: &str) {
         self.weather = match name {
             "lossy" => Weather::Lossy,
@@ -95,7 +96,7 @@ impl Upstream {
         };
     }
 
-    /// A query over UDP.
+    /// Answers a query over UDP.
     fn asked(&mut self, query: Datagram, net: &mut Net, report: &mut Report) {
         report.count("asked over UDP");
         self.notes(query.from.port(), net.now, report);
@@ -118,13 +119,14 @@ impl Upstream {
         net.inject(wait, from, to, reply);
     }
 
-    /// Who has found out a port is to have few IDs to guess at (RFC 5452 section 4.5).
+    /// Checks that a port sends few queries: an attacker who finds it has few IDs to guess (RFC 5452 section
+    /// 4.5).
     fn notes(&mut self, port: u16, now: u64, report: &mut Report) {
         let (count, last) = self.ports.entry(port).or_insert((0, now));
-        // Long enough after the last query it is another socket's, by chance.
+        // After a long pause, the port belongs to another socket by chance.
         *count = if now - *last > PORT_REST { 1 } else { *count + 1 };
         *last = now;
-        // And one that has it sooner by chance is none that has it for good.
+        // Twice the limit, because another socket may get the port sooner by chance.
         if *count == 2 * PORT_QUERIES + 1 {
             report.violation(
                 now,
@@ -133,7 +135,7 @@ impl Upstream {
         }
     }
 
-    /// Forgeries that arrive first.
+    /// Sends a forgery that arrives first.
     fn lie(&mut self, query: &Datagram, reply: &[u8], net: &mut Net) {
         let mut forged = reply.to_vec();
         let last = forged.len() - 1;
@@ -146,7 +148,8 @@ impl Upstream {
             3 => forged.truncate(self.chance.below(12) as usize),
             _ => self.chance.fill(&mut forged[2..]),
         }
-        // What has the ID and the question is an answer, whatever stands in it: that is not for the program to find out.
+        // With the right ID, question and source it would be an answer, whatever its content: the program
+        // cannot tell.
         let is_one =
             forged.get(..2) == reply.get(..2) && question(&forged) == question(reply) && from == query.to;
         if !is_one {
@@ -162,7 +165,7 @@ impl Upstream {
         }
     }
 
-    /// Octets on a connection.
+    /// Answers the queries on a connection.
     fn came(&mut self, actor: usize, socket: Number, octets: Vec<u8>, net: &mut Net) {
         let Some(buffer) = self.connections.get_mut(&socket) else {
             return;
@@ -177,7 +180,7 @@ impl Upstream {
                 Weather::Silent => continue,
                 Weather::Gone => return self.hang_up(socket, net),
                 Weather::Lossy if self.chance.below(2) == 0 => {
-                    // It ends in the middle of a message.
+                    // Cut off in the middle of a message.
                     reply.truncate(self.chance.below(reply.len() as u64) as usize);
                     let _ = net.write(socket, &reply);
                     return self.hang_up(socket, net);
@@ -196,7 +199,7 @@ impl Upstream {
                 );
                 continue;
             }
-            // Pieces of a stream arrive one after the other.
+            // Pieces of a stream arrive in order.
             let middle = match self.weather {
                 Weather::Truncating => self.chance.below(reply.len() as u64) as usize,
                 _ => 0,

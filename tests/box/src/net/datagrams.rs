@@ -1,17 +1,17 @@
-//! Datagrams: sent, under way, and taken.
+//! Datagrams: sending, delivery and receiving.
 
 use std::net::SocketAddr;
 
 use super::{BUFFER, Datagram, Errno, Event, Kind, Net, News, Number};
 
-/// What a datagram costs of a socket's buffer besides its octets.
+/// What a datagram takes of a socket's buffer besides its bytes.
 const OVERHEAD: usize = 256;
 
 impl Net {
-    /// Connects a socket for datagrams, or has it speak to all again.
+    /// Connects a datagram socket, or disconnects it.
     ///
     /// # Errors
-    /// As connect(2).
+    /// Those of connect(2).
     pub fn point(&mut self, number: Number, peer: Option<SocketAddr>) -> Result<(), Errno> {
         let local = match peer {
             Some(peer) => Some(self.settle(number, peer)?),
@@ -25,10 +25,10 @@ impl Net {
         Ok(())
     }
 
-    /// Sends a datagram, from another address than the socket's if that is said.
+    /// Sends a datagram, from the given source address if there is one.
     ///
     /// # Errors
-    /// As sendmsg(2).
+    /// Those of sendmsg(2).
     pub fn send(
         &mut self,
         number: Number,
@@ -61,7 +61,7 @@ impl Net {
         Ok(length)
     }
 
-    /// A datagram of an actor's, from an address that need not be its own.
+    /// Sends a datagram of an actor, from any address.
     pub fn inject(&mut self, nanoseconds: u64, from: SocketAddr, to: SocketAddr, octets: Vec<u8>) {
         let way = self.way();
         self.after(
@@ -80,7 +80,7 @@ impl Net {
             if let Some(&actor) = self.outside.get(&datagram.to.ip()) {
                 return Some(News::Datagram { actor, datagram });
             }
-            // Nobody is there: ICMP says so to a socket that is connected.
+            // No receiver: ICMP reports that to a connected socket.
             if let Some(socket) = self
                 .socket(sender)
                 .filter(|socket| socket.peer == Some(datagram.to))
@@ -101,7 +101,7 @@ impl Net {
         None
     }
 
-    /// Nobody takes datagrams at an address: an actor says so to who sent one there.
+    /// Rejects a datagram for an actor: its sender gets an ICMP error.
     pub fn refuse(&mut self, from: SocketAddr, to: SocketAddr) {
         let sender = self
             .sockets
@@ -113,10 +113,10 @@ impl Net {
         }
     }
 
-    /// The datagram that waits longest, or a look at it.
+    /// Takes the oldest datagram, or peeks at it.
     ///
     /// # Errors
-    /// As recvmsg(2).
+    /// Those of recvmsg(2).
     pub fn receive(&mut self, number: Number, peek: bool) -> Result<Datagram, Errno> {
         let socket = self.socket(number).ok_or(libc::EBADF)?;
         if socket.error != 0 {

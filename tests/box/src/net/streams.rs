@@ -1,30 +1,30 @@
-//! Streams: connections of two sockets, each with what came and was not read.
+//! Streams: connections of two sockets, each with bytes not read yet.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::{BUFFER, Errno, Event, Kind, Net, News, Number, Socket};
 
-/// How long who asks for a connection waits before it asks again, and how often.
+/// Nanoseconds before a connection request is retried, if the backlog is full.
 const ASKS_AGAIN: u64 = 1_000_000_000;
 
-/// Nanoseconds between the pieces of what was written at once.
+/// Nanoseconds between the pieces of one write.
 const APART: u64 = 10_000;
 
 /// One end of a connection.
 pub struct Stream {
-    /// The other end, while there is one.
+    /// The other end, while it exists.
     other: Option<Number>,
     came: VecDeque<u8>,
-    /// Octets that are under way to the other end or wait there.
+    /// Bytes sent that the other end has not read.
     sent: usize,
     /// When the last of them arrives: none overtakes another.
     last: u64,
-    /// Whether no more will come.
+    /// Whether no more will arrive.
     ended: bool,
     /// Whether no more will be sent.
     closed: bool,
-    /// Whether it was broken off.
+    /// Whether it was reset.
     broken: bool,
 }
 
@@ -41,7 +41,7 @@ impl Stream {
         }
     }
 
-    /// What it is ready for, where it may have so many octets under way.
+    /// Returns its readiness, if at most `room` bytes may be in flight.
     pub(super) fn ready(&self, room: usize) -> i32 {
         let mut events = 0;
         if !self.came.is_empty() || self.ended {
@@ -71,13 +71,13 @@ impl Net {
         }
     }
 
-    /// Octets that the program may have under way in a stream.
+    /// The most bytes that the program may have in flight in a stream.
     pub(super) fn room(&self) -> usize {
         self.narrow.map_or(BUFFER, |(octets, _)| octets)
     }
 
-    /// Streams have room for so many octets for a while, and carry no more of them in one piece: what a program sees of it is
-    /// that calls write and read less than they were given.
+    /// Limits streams for a while to this many bytes of room and per piece: the program sees short reads and
+    /// writes.
     pub fn narrow(&mut self, octets: usize, lasts: u64) {
         self.narrow = Some((octets.max(1), self.now + lasts));
         self.after(lasts, Event::Widens);
@@ -92,10 +92,10 @@ impl Net {
         None
     }
 
-    /// Has a stream take connections.
+    /// Makes a stream socket listen.
     ///
     /// # Errors
-    /// As listen(2).
+    /// Those of listen(2).
     pub fn listen(&mut self, number: Number, backlog: usize) -> Result<(), Errno> {
         let socket = self.socket(number).ok_or(libc::EBADF)?;
         match &mut socket.kind {
@@ -111,10 +111,10 @@ impl Net {
         Ok(())
     }
 
-    /// Asks for a connection.
+    /// Requests a connection.
     ///
     /// # Errors
-    /// As connect(2) of a socket that does not wait: EINPROGRESS where all is well.
+    /// Those of connect(2) on a nonblocking socket: EINPROGRESS on success.
     pub fn connect(&mut self, number: Number, peer: SocketAddr) -> Result<(), Errno> {
         let local = self.settle(number, peer)?;
         let socket = self.socket(number).ok_or(libc::EBADF)?;
@@ -137,7 +137,7 @@ impl Net {
         Err(libc::EINPROGRESS)
     }
 
-    /// A connection of an actor's, from an address of its own.
+    /// Requests a connection for an actor, from an address of its own.
     pub fn dial(&mut self, actor: usize, from: SocketAddr, to: SocketAddr) -> Number {
         let number = self.open(from.is_ipv6(), true, Some(actor));
         if let Some(socket) = self.socket(number) {
@@ -192,10 +192,10 @@ impl Net {
         })
     }
 
-    /// Takes a connection that waits.
+    /// Takes a pending connection.
     ///
     /// # Errors
-    /// As accept4(2).
+    /// Those of accept4(2).
     pub fn accept(&mut self, number: Number) -> Result<Number, Errno> {
         match &mut self.socket(number).ok_or(libc::EBADF)?.kind {
             Kind::Listener { waiting, .. } => waiting.pop_front().ok_or(libc::EAGAIN),
@@ -224,10 +224,10 @@ impl Net {
         })
     }
 
-    /// Sends some of the octets.
+    /// Sends as many of the bytes as there is room for.
     ///
     /// # Errors
-    /// As send(2).
+    /// Those of send(2).
     pub fn write(&mut self, number: Number, octets: &[u8]) -> Result<usize, Errno> {
         let (now, way, most) = (self.now, self.way(), self.room());
         let piece = self.narrow.map_or(usize::MAX, |(octets, _)| octets);
@@ -254,7 +254,7 @@ impl Net {
         stream.sent += length;
         let first = stream.last.max(now + way) + 1;
         let pieces = octets[..length].chunks(piece.min(length.max(1)));
-        // Each long enough after the other to be read alone.
+        // Far enough apart to be read separately.
         let times = (0..).map(|index| first + index * APART);
         stream.last = first + (pieces.len().max(1) as u64 - 1) * APART;
         for (at, piece) in times.zip(pieces) {
@@ -284,7 +284,7 @@ impl Net {
         None
     }
 
-    /// The other end read octets of what this one sent.
+    /// Frees the room of bytes that the other end has read.
     fn taken(&mut self, sender: Option<Number>, length: usize) {
         let Some(sender) = sender else { return };
         if let Some(stream) = self.stream(sender) {
@@ -293,10 +293,10 @@ impl Net {
         }
     }
 
-    /// Reads what came; nothing where no more will.
+    /// Reads received bytes; an empty result is the end.
     ///
     /// # Errors
-    /// As recv(2).
+    /// Those of recv(2).
     pub fn read(&mut self, number: Number, most: usize, peek: bool) -> Result<Vec<u8>, Errno> {
         let socket = self.socket(number).ok_or(libc::EBADF)?;
         if socket.error != 0 {
@@ -318,7 +318,7 @@ impl Net {
         Ok(octets)
     }
 
-    /// Sends no more, takes no more, or both.
+    /// Shuts down sending, receiving or both.
     pub fn shut(&mut self, number: Number, how: i32) -> Result<(), Errno> {
         let now = self.now;
         let socket = self.socket(number).ok_or(libc::EBADF)?;
@@ -357,7 +357,7 @@ impl Net {
         })
     }
 
-    /// A connection is broken off.
+    /// Resets a connection.
     pub(super) fn broken(&mut self, number: Number) -> Option<News> {
         let socket = self.socket(number)?;
         let Kind::Stream(stream) = &mut socket.kind else {
@@ -374,7 +374,7 @@ impl Net {
         })
     }
 
-    /// The other end of a connection that is gone: it ends there, or is broken off if something was not read.
+    /// Notifies the peer of a closed connection: with an end, or with a reset if something was not read.
     pub(super) fn hang_up(&mut self, gone: &Stream) {
         let Some(other) = gone.other else { return };
         let after = gone.last.saturating_sub(self.now) + 1;
@@ -385,7 +385,7 @@ impl Net {
         }
     }
 
-    /// Breaks a connection off: what an actor does.
+    /// Resets a connection of an actor.
     pub fn abort(&mut self, number: Number) {
         let other = self.stream(number).and_then(|stream| stream.other);
         self.sockets.remove(&number);

@@ -1,4 +1,4 @@
-//! Randomness, and the calls that programs make by number.
+//! Randomness, and system calls that programs make by number.
 
 use libc::{c_int, c_long, c_uint, c_void, size_t, ssize_t, timespec};
 
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn getrandom(place: *mut c_void, length: size_t, flags: c_
     let Some(world) = world() else {
         return pass!(libc::SYS_getrandom, place, length, flags) as ssize_t;
     };
-    // SAFETY: the caller's promise: so many octets may be written there.
+    // SAFETY: the caller guarantees that this many bytes may be written there.
     let bytes = unsafe { std::slice::from_raw_parts_mut(place.cast::<u8>(), length) };
     world.secrets.fill(bytes);
     length as ssize_t
@@ -36,17 +36,17 @@ pub unsafe extern "C" fn syscall(
     if world().is_some() {
         match number {
             libc::SYS_getrandom => {
-                // SAFETY: the caller's promise.
+                // SAFETY: upheld by the caller.
                 return unsafe { getrandom(a as *mut c_void, b as size_t, c as c_uint) } as c_long;
             }
             libc::SYS_futex => {
                 let (address, time) = (a as *const u32, d as *const timespec);
-                // SAFETY: the caller's promise.
+                // SAFETY: upheld by the caller.
                 if let Some(result) = unsafe { futex(address, b as c_int, c as u32, time) } {
                     return result;
                 }
             }
-            // The box lives in the process, and writes what happened where it likes.
+            // The box lives in the process, and writes its report outside what a ruleset would allow.
             libc::SYS_landlock_create_ruleset => return crate::kernel::fail(libc::ENOSYS),
             _ => seen(),
         }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn syscall(
     pass!(number, a, b, c, d, e, f)
 }
 
-/// Waits at an address or wakes who does; none for what else futexes can.
+/// Waits or wakes at an address; `None` for other futex operations.
 ///
 /// # Safety
 /// As futex(2).
@@ -73,7 +73,7 @@ unsafe fn futex(address: *const u32, operation: c_int, value: u32, time: *const 
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {}
         _ => return None,
     }
-    // SAFETY: the caller's promise: a number that threads read and write at once.
+    // SAFETY: the caller guarantees a valid address, which threads access as an atomic.
     if unsafe { (*address.cast::<std::sync::atomic::AtomicU32>()).load(std::sync::atomic::Ordering::SeqCst) }
         != value
     {
@@ -83,7 +83,7 @@ unsafe fn futex(address: *const u32, operation: c_int, value: u32, time: *const 
     let deadline = match time.is_null() {
         true => NEVER,
         false => {
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             let time = unsafe { *time };
             let clock = match operation & libc::FUTEX_CLOCK_REALTIME {
                 0 => libc::CLOCK_MONOTONIC,

@@ -1,4 +1,4 @@
-//! What all descriptors have: copies, flags, octets, an end.
+//! What all descriptors share: duplication, flags, reading, writing and closing.
 
 use libc::{c_int, c_long, c_ulong, c_void, iovec, size_t, ssize_t};
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn fcntl(descriptor: c_int, command: c_int, argument: c_lo
 /// As fcntl(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl64(descriptor: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { fcntl(descriptor, command, argument) }
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn fcntl64(descriptor: c_int, command: c_int, argument: c_
 pub unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_int) -> c_int {
     let result = pass!(libc::SYS_ioctl, descriptor, request, argument) as c_int;
     if request == libc::FIONBIO && result == 0 {
-        // SAFETY: the caller's promise, for this request.
+        // SAFETY: upheld by the caller, for this request.
         set_waiting(descriptor, unsafe { *argument } != 0);
     }
     result
@@ -99,9 +99,9 @@ fn set_waiting(descriptor: c_int, nonblocking: bool) {
     }
 }
 
-/// Reads a counter; none for other descriptors of the box.
+/// Reads a counter.
 fn count(counter: u32, place: &mut [u8]) -> Result<usize, i32> {
-    // The program's counters never wait.
+    // The program's counters never block.
     let value = world()
         .and_then(|world| world.polls.take(counter))
         .ok_or(libc::EAGAIN)?;
@@ -119,15 +119,15 @@ fn add(counter: u32, octets: &[u8]) -> Result<usize, i32> {
     if added { Ok(8) } else { Err(libc::EAGAIN) }
 }
 
-/// Some of the octets, where a file is read or written by pieces: half of the first that are asked for.
+/// Returns half of the first vector, if a file is to be read or written in pieces.
 ///
 /// # Safety
-/// There are so many vectors.
+/// `vectors` must point to `count` vectors.
 unsafe fn some(descriptor: c_int, vectors: *const iovec, count: c_int) -> Option<iovec> {
     if count < 1 || !is_file(descriptor) {
         return None;
     }
-    // SAFETY: the caller's promise, and there is one.
+    // SAFETY: upheld by the caller, and there is at least one.
     let first = unsafe { *vectors };
     (first.iov_len > 1 && shortened()).then(|| iovec {
         iov_len: first.iov_len.div_ceil(2),
@@ -135,15 +135,15 @@ unsafe fn some(descriptor: c_int, vectors: *const iovec, count: c_int) -> Option
     })
 }
 
-/// Whether a descriptor of the kernel's is a file: all else comes whole, as pipes and counters do.
+/// Whether a descriptor of the kernel is a regular file: pipes and counters are never read in pieces.
 fn is_file(descriptor: c_int) -> bool {
-    // SAFETY: a C structure of integers, for which zero is a value.
+    // SAFETY: a C structure of integers, for which zero is valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     let found = kernel!(libc::SYS_fstat, descriptor, &raw mut status);
     found == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// What a symbol returns.
+/// Converts a result to a symbol's return value.
 pub fn result(result: Result<usize, i32>) -> ssize_t {
     match result {
         Ok(length) => length as ssize_t,
@@ -151,9 +151,9 @@ pub fn result(result: Result<usize, i32>) -> ssize_t {
     }
 }
 
-/// Whether reading and writing can fail: of what is a socket, a pipe or a counter outside, it cannot by itself.
+/// Whether reads and writes may fail: outside, those of sockets, pipes and counters do not by themselves.
 fn may_fail(descriptor: c_int) -> bool {
-    // SAFETY: of integers alone, for which zero is a value.
+    // SAFETY: a structure of integers, for which zero is valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     let asked = kernel!(libc::SYS_fstat, descriptor, &raw mut status);
     world().is_some() || (asked == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG)
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn read(descriptor: c_int, place: *mut c_void, length: siz
         iov_base: place,
         iov_len: length,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { readv(descriptor, &raw const vector, 1) }
 }
 
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn readv(descriptor: c_int, vectors: *const iovec, count_:
         if may_fail(descriptor) && fails(Kind::Read, "") {
             return -1;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         if let Some(some) = unsafe { some(descriptor, vectors, count_) } {
             return pass!(libc::SYS_read, descriptor, some.iov_base, some.iov_len) as ssize_t;
         }
@@ -187,13 +187,13 @@ pub unsafe extern "C" fn readv(descriptor: c_int, vectors: *const iovec, count_:
     };
     match what {
         Thing::Socket(number) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             let received = unsafe { receive(number, vectors, count_ as usize, 0) };
             result(received.map(|received| received.length))
         }
         Thing::Counter(counter) => {
             let mut value = [0; 8];
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             let read =
                 count(counter, &mut value).map(|_| unsafe { scatter(vectors, count_ as usize, &value) });
             result(read)
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn write(descriptor: c_int, octets: *const c_void, length:
         iov_base: octets.cast_mut(),
         iov_len: length,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { writev(descriptor, &raw const vector, 1) }
 }
 
@@ -219,18 +219,18 @@ pub unsafe extern "C" fn write(descriptor: c_int, octets: *const c_void, length:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(what) = thing(descriptor) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         note_reloads(&unsafe { gather(vectors, count as usize) });
         if descriptor > 2 && may_fail(descriptor) && fails(Kind::Write, "") {
             return -1;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         if let Some(some) = unsafe { some(descriptor, vectors, count) } {
             return pass!(libc::SYS_write, descriptor, some.iov_base, some.iov_len) as ssize_t;
         }
         return pass!(libc::SYS_writev, descriptor, vectors, count) as ssize_t;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let octets = unsafe { gather(vectors, count as usize) };
     match what {
         Thing::Socket(number) => result(send(number, None, None, octets, 0)),
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count:
     }
 }
 
-/// Counts a line of the log that says what came of a reload: `reloaded`, or `not reloaded`.
+/// Counts log lines about a reload: `reloaded` or `not reloaded`.
 fn note_reloads(octets: &[u8]) {
     let word = b"reloaded";
     if let Some(world) = world()

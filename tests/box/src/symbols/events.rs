@@ -11,7 +11,7 @@ use crate::world::{Thing, World};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// When a wait of so many milliseconds is over; negative ones never are.
+/// Returns when a wait of this many milliseconds ends; a negative one never does.
 fn over(world: &World, milliseconds: c_int) -> u64 {
     match u64::try_from(milliseconds) {
         Ok(milliseconds) => world.net.now + milliseconds * MILLISECOND,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn epoll_ctl(
     };
     let wanted = match event.is_null() {
         true => (0, 0),
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         false => unsafe { ((*event).events, (*event).u64) },
     };
     match world.polls.control(poll, operation, descriptor, source, wanted) {
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn epoll_wait(
     };
     let told = world.polls.tell(&world.net, poll, most.max(0) as usize);
     for (index, (bits, data)) in told.iter().enumerate() {
-        // SAFETY: the caller's promise: there is room for `most`.
+        // SAFETY: the caller guarantees room for `most`.
         unsafe {
             events.add(index).write(epoll_event {
                 events: *bits,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, milliseconds: c_
     let Some(world) = world() else {
         return unbounded(list, count, milliseconds);
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let list = unsafe { std::slice::from_raw_parts_mut(list, count as usize) };
     let deadline = over(world, milliseconds);
     loop {
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, milliseconds: c_
     }
 }
 
-/// Which of the descriptors are ready now.
+/// Polls all the descriptors without waiting, and returns how many are ready.
 fn look(world: &World, list: &mut [pollfd]) -> c_int {
     let mut ready = 0;
     for one in list {
@@ -170,7 +170,7 @@ fn look(world: &World, list: &mut [pollfd]) -> c_int {
                 continue;
             }
         };
-        // The first bits of epoll's are poll's.
+        // The first bits of epoll are those of poll.
         let always = libc::POLLERR | libc::POLLHUP;
         one.revents = world.polls.ready(&world.net, source) as i16 & (one.events | always);
         ready += c_int::from(one.revents != 0);
@@ -178,7 +178,7 @@ fn look(world: &World, list: &mut [pollfd]) -> c_int {
     ready
 }
 
-/// Outside of the world.
+/// Calls poll(2) outside the world.
 fn unbounded(list: *mut pollfd, count: nfds_t, milliseconds: c_int) -> c_int {
     let time = libc::timespec {
         tv_sec: (milliseconds / 1000).into(),

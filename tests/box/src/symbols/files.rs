@@ -1,4 +1,4 @@
-//! Files: the kernel's, but they can fail.
+//! Files: the kernel's, but calls on them can fail.
 
 use libc::{c_char, c_int, mode_t, ssize_t};
 
@@ -8,9 +8,9 @@ use crate::kernel::pass;
 use crate::schedule::world;
 
 /// # Safety
-/// A text that ends with zero.
+/// A string that ends with zero.
 unsafe fn text<'a>(path: *const c_char) -> std::borrow::Cow<'a, str> {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { std::ffi::CStr::from_ptr(path) }.to_string_lossy()
 }
 
@@ -18,7 +18,7 @@ unsafe fn text<'a>(path: *const c_char) -> std::borrow::Cow<'a, str> {
 /// As open(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Open, &unsafe { text(path) }) {
         return -1;
     }
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t)
 /// As open(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { open64(path, flags, mode) }
 }
 
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -
 /// As mkdir(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Change, &unsafe { text(path) }) {
         return -1;
     }
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
 /// As rename(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Change, &unsafe { text(new) }) {
         return -1;
     }
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int
 /// As unlink(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Remove, &unsafe { text(path) }) {
         return -1;
     }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
 /// As chmod(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chmod(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Change, &unsafe { text(path) }) {
         return -1;
     }
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
 /// As readlink(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, room: usize) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if fails(Kind::Read, &unsafe { text(path) }) {
         return -1;
     }
@@ -102,12 +102,12 @@ pub unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, room:
 /// As inotify_add_watch(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inotify_add_watch(descriptor: c_int, path: *const c_char, mask: u32) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let name = unsafe { text(path) };
     if fails(Kind::Register, &name) {
         return -1;
     }
-    // Of the folders above the program's own, in which others are busy, only the end is told.
+    // For folders above the program's own, where others are active, only their removal is reported.
     let mask = match world().is_none() || is_below_ours(&name) {
         true => mask,
         false => libc::IN_DELETE_SELF | libc::IN_MOVE_SELF,

@@ -1,21 +1,21 @@
-//! Memory: what is allocated and copied costs time, by the page. What an answer takes so is part of when it comes.
+//! Memory: allocating and copying costs time, by the page, which adds to the time of an answer.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_void, size_t};
 
-/// Octets that are charged for: fewer are charged with the calls around them.
+/// The unit of bytes charged: smaller amounts are covered by the calls around them.
 const PAGE: usize = 4096;
 
-/// What a page costs, in nanoseconds: what it takes to get one from the kernel and fill it.
+/// The cost of a page in nanoseconds: getting one from the kernel and filling it.
 const PRICE: u64 = 1000;
 
-/// What was not charged yet. No part of the world: whoever allocates may be the box itself, with the world in its hands.
+/// The cost not charged yet. Not in the world, because the box itself may allocate while it holds the world.
 static OWED: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
-    // The C library's own, by names that nothing stands in for.
+    // The C library's own functions, under names that nothing replaces.
     fn __libc_malloc(size: size_t) -> *mut c_void;
     fn __libc_calloc(count: size_t, size: size_t) -> *mut c_void;
     fn __libc_realloc(place: *mut c_void, size: size_t) -> *mut c_void;
@@ -30,12 +30,13 @@ fn owe(octets: usize) {
     }
 }
 
-/// What is owed since it was last asked for, in nanoseconds.
+/// Takes the cost since the last call, in nanoseconds.
 pub fn owed() -> u64 {
     OWED.swap(0, Ordering::Relaxed)
 }
 
-/// Room enough for any copy, of which the compiler does not know that it is: it would call the symbols below.
+/// Returns a size large enough for any copy, hidden from the compiler, which would otherwise call the symbols
+/// below.
 #[inline]
 fn any_room() -> size_t {
     black_box(size_t::MAX / 2)
@@ -46,7 +47,7 @@ fn any_room() -> size_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     owe(size);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { __libc_malloc(size) }
 }
 
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     owe(count.saturating_mul(size));
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { __libc_calloc(count, size) }
 }
 
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
     owe(size);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { __libc_realloc(place, size) }
 }
 
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_voi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, length: size_t) -> *mut c_void {
     owe(length);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { __memcpy_chk(to, from, length, any_room()) }
 }
 
@@ -82,6 +83,6 @@ pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, length: si
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, length: size_t) -> *mut c_void {
     owe(length);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { __memmove_chk(to, from, length, any_room()) }
 }

@@ -1,4 +1,4 @@
-//! Octets to and from sockets: one message, or many with one call.
+//! Sending and receiving on sockets: one message, or many with one call.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,56 +13,56 @@ use crate::net::{Errno, Number};
 use crate::schedule::{NEVER, world};
 use crate::world::{Thing, World};
 
-/// All octets of some vectors.
+/// Concatenates the bytes of some vectors.
 ///
 /// # Safety
-/// They are there, and so are the octets that they point to.
+/// The vectors and the bytes they point to must be valid.
 pub unsafe fn gather(vectors: *const iovec, count: usize) -> Vec<u8> {
     if count == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let vectors = unsafe { std::slice::from_raw_parts(vectors, count) };
     let mut octets = Vec::new();
     for vector in vectors.iter().filter(|vector| vector.iov_len > 0) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         octets
             .extend_from_slice(unsafe { std::slice::from_raw_parts(vector.iov_base.cast(), vector.iov_len) });
     }
     octets
 }
 
-/// Writes octets to where some vectors point: how many there was room for.
+/// Copies bytes to where some vectors point. Returns how many fitted.
 ///
 /// # Safety
-/// They are there, and so is the room that they point to.
+/// The vectors and the room they point to must be valid.
 pub unsafe fn scatter(vectors: *const iovec, count: usize, mut octets: &[u8]) -> usize {
     if count == 0 {
         return 0;
     }
     let all = octets.len();
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     for vector in unsafe { std::slice::from_raw_parts(vectors, count) } {
         let (now, rest) = octets.split_at(vector.iov_len.min(octets.len()));
-        // SAFETY: the caller's promise; what is copied was made by this library.
+        // SAFETY: upheld by the caller; the source was allocated by this library.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), vector.iov_base.cast(), now.len()) };
         octets = rest;
     }
     all - octets.len()
 }
 
-/// What was received.
+/// A received message.
 pub struct Received {
-    /// Octets written.
+    /// Bytes copied.
     pub length: usize,
-    /// Octets that there were.
+    /// Length before truncation.
     whole: usize,
     from: Option<SocketAddr>,
-    /// Where it was sent to, for those who want to be told.
+    /// The destination, if the socket asked for it.
     to: Option<SocketAddr>,
 }
 
-/// When a call on a socket gives up.
+/// Returns when a call on a socket gives up.
 fn deadline(world: &mut World, number: Number, flags: c_int) -> u64 {
     let now = world.net.now;
     match world.net.socket(number) {
@@ -84,7 +84,7 @@ fn tried<T>(result: Result<T, Errno>) -> Tried<T> {
 /// Receives from a socket into some vectors.
 ///
 /// # Safety
-/// They are there, and so is the room that they point to.
+/// The vectors and the room they point to must be valid.
 pub unsafe fn receive(
     number: Number,
     vectors: *const iovec,
@@ -100,11 +100,11 @@ pub unsafe fn receive(
     if socket.is_stream() {
         let mut room = 0;
         for index in 0..count {
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             room += unsafe { (*vectors.add(index)).iov_len };
         }
         let octets = until(deadline, |world| tried(world.net.read(number, room, peek)))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let length = unsafe { scatter(vectors, count, &octets) };
         return Ok(Received {
             length,
@@ -114,7 +114,7 @@ pub unsafe fn receive(
         });
     }
     let datagram = until(deadline, |world| tried(world.net.receive(number, peek)))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let length = unsafe { scatter(vectors, count, &datagram.octets) };
     let to = tells.then_some(datagram.to);
     Ok(Received {
@@ -175,11 +175,11 @@ pub unsafe extern "C" fn recvfrom(
         iov_base: place,
         iov_len: length,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let received = unsafe { receive(number, &raw const vector, 1, flags) };
     result(received.map(|received| {
         if let Some(from) = received.from {
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             unsafe { write_address(from, address, room) };
         }
         if flags & libc::MSG_TRUNC != 0 {
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn recv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         recvfrom(
             descriptor,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn recv(
     }
 }
 
-/// Whether a descriptor of the kernel's leads to what the kernel says of links, addresses, routes and rules.
+/// Whether a descriptor of the kernel is a netlink socket (links, addresses, routes and rules).
 fn is_netlink(descriptor: c_int) -> bool {
     let (mut domain, mut length): (c_int, socklen_t) = (0, size_of::<c_int>() as socklen_t);
     let asked = kernel!(
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn sendto(
         iov_base: octets.cast_mut(),
         iov_len: length,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let (octets, to) = unsafe { (gather(&raw const vector, 1), read_address(address, size)) };
     result(send(number, to, None, octets, flags))
 }
@@ -261,19 +261,19 @@ pub unsafe extern "C" fn send_octets(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { sendto(descriptor, octets, length, flags, std::ptr::null(), 0) }
 }
 
 /// # Safety
 /// As recvmsg(2), of a socket of the box.
 unsafe fn receive_message(number: Number, header: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let header = unsafe { &mut *header };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let received = unsafe { receive(number, header.msg_iov, header.msg_iovlen, flags) }?;
     match received.from {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         Some(from) => unsafe { write_address(from, header.msg_name.cast(), &raw mut header.msg_namelen) },
         None => header.msg_namelen = 0,
     }
@@ -282,21 +282,21 @@ unsafe fn receive_message(number: Number, header: *mut msghdr, flags: c_int) -> 
     } else {
         0
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { write_destination(header, received.to) };
     Ok(received.length)
 }
 
-/// Says where a datagram was sent to, where there is room for that.
+/// Writes the destination of a datagram as a control message, if there is room for one.
 ///
 /// # Safety
-/// As recvmsg(2): there is room for as many octets of control messages as the header says.
+/// As recvmsg(2): the header's room for control messages must be valid.
 unsafe fn write_destination(header: &mut msghdr, to: Option<SocketAddr>) {
     let Some(to) = to.filter(|_| !header.msg_control.is_null()) else {
         header.msg_controllen = 0;
         return;
     };
-    // SAFETY: the caller's promise; the program gives room for one message of either family (64 octets).
+    // SAFETY: upheld by the caller; the program provides room for one message of either family (64 bytes).
     unsafe {
         let message = libc::CMSG_FIRSTHDR(header);
         if message.is_null() {
@@ -335,12 +335,12 @@ unsafe fn write_destination(header: &mut msghdr, to: Option<SocketAddr>) {
     }
 }
 
-/// From where a datagram is to be sent, if its control messages say so.
+/// Returns the source address for a datagram, if its control messages set one.
 ///
 /// # Safety
 /// As sendmsg(2).
 unsafe fn source(header: &msghdr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; the macros stay within the control messages.
+    // SAFETY: upheld by the caller; the macros stay within the control messages.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(header);
         if message.is_null() {
@@ -364,7 +364,7 @@ unsafe fn source(header: &msghdr) -> Option<IpAddr> {
 /// # Safety
 /// As sendmsg(2), of a socket of the box.
 unsafe fn send_message(number: Number, header: *const msghdr, flags: c_int) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         let header = &*header;
         let octets = gather(header.msg_iov, header.msg_iovlen);
@@ -378,7 +378,7 @@ unsafe fn send_message(number: Number, header: *const msghdr, flags: c_int) -> R
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(descriptor: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
     match socket(descriptor) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         Some(number) => result(unsafe { receive_message(number, header, flags) }),
         None => pass!(libc::SYS_recvmsg, descriptor, header, flags) as ssize_t,
     }
@@ -389,24 +389,24 @@ pub unsafe extern "C" fn recvmsg(descriptor: c_int, header: *mut msghdr, flags: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendmsg(descriptor: c_int, header: *const msghdr, flags: c_int) -> ssize_t {
     match socket(descriptor) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         Some(number) => result(unsafe { send_message(number, header, flags) }),
         None if is_netlink(descriptor) && fails_outside(Kind::Netlink, "") => -1,
         None => pass!(libc::SYS_sendmsg, descriptor, header, flags) as ssize_t,
     }
 }
 
-/// As many of several messages as can be done now: how many, or why not the first.
+/// Processes messages until one fails. Returns how many succeeded, or the error of the first.
 ///
 /// # Safety
-/// There are so many.
+/// `headers` must point to `count` headers.
 unsafe fn many(
     headers: *mut mmsghdr,
     count: c_uint,
     mut one: impl FnMut(*mut msghdr, bool) -> Result<usize, Errno>,
 ) -> c_int {
     for index in 0..count as usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let header = unsafe { headers.add(index) };
         // SAFETY: as above.
         match one(unsafe { &raw mut (*header).msg_hdr }, index == 0) {
@@ -433,7 +433,7 @@ pub unsafe extern "C" fn recvmmsg(
         return pass!(libc::SYS_recvmmsg, descriptor, headers, count, flags, time) as c_int;
     };
     let later = |first: bool| if first { flags } else { flags | libc::MSG_DONTWAIT };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         many(headers, count, |header, first| {
             receive_message(number, header, later(first))
@@ -453,6 +453,6 @@ pub unsafe extern "C" fn sendmmsg(
     let Some(number) = socket(descriptor) else {
         return pass!(libc::SYS_sendmmsg, descriptor, headers, count, flags) as c_int;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { many(headers, count, |header, _| send_message(number, header, flags)) }
 }

@@ -1,4 +1,4 @@
-//! Sockets of the internet's families. Those of others are the kernel's.
+//! Sockets of IPv4 and IPv6. Other families are left to the kernel.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -11,15 +11,15 @@ use crate::net::{Errno, Number};
 use crate::schedule::{NEVER, world};
 use crate::world::Thing;
 
-/// An address as programs write it; none where there is none, or of another family.
+/// Reads a C address; `None` if there is none, or of another family.
 ///
 /// # Safety
-/// It is null, or so many octets are there.
+/// It must be null or have this many bytes.
 pub unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     if address.is_null() || (length as usize) < size_of::<sockaddr_in>() {
         return None;
     }
-    // SAFETY: the caller's promise, and there are as many octets as the family's structure has.
+    // SAFETY: upheld by the caller, and the length covers the family's structure.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {
@@ -44,15 +44,15 @@ pub unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Optio
     }
 }
 
-/// Writes an address to where a program wants it, if it does.
+/// Writes a C address to where the program asked for it, if it did.
 ///
 /// # Safety
-/// The first is null, or there is room for as many octets as the second says.
+/// `address` must be null or have room for as many bytes as `length` says.
 pub unsafe fn write_address(from: SocketAddr, address: *mut sockaddr, length: *mut socklen_t) {
     if address.is_null() || length.is_null() {
         return;
     }
-    // SAFETY: the caller's promise; the structures are of integers alone, for which zero is a value.
+    // SAFETY: upheld by the caller; the structures consist of integers, for which zero is valid.
     unsafe {
         let mut v4: sockaddr_in = std::mem::zeroed();
         let mut v6: sockaddr_in6 = std::mem::zeroed();
@@ -93,7 +93,7 @@ fn done(result: Result<(), Errno>) -> c_int {
     }
 }
 
-/// For people.
+/// Formats an address for the report.
 fn named(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| "of another family".to_owned(), |address| address.to_string())
 }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 /// As bind(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bind(descriptor: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let to = unsafe { read_address(address, length) };
     if fails(Kind::Bind, &named(to)) {
         return -1;
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn accept4(
     socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
     let domain = if socket.six { libc::AF_INET6 } else { libc::AF_INET };
     if let Some(peer) = socket.peer {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { write_address(peer, address, length) };
     }
     let placeholder = pass!(libc::SYS_socket, domain, libc::SOCK_STREAM | flags, 0) as c_int;
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn accept4(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(descriptor: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     let (Some(number), Some(world)) = (number(descriptor), world()) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let to = unsafe { read_address(address, length) };
         if fails_outside(Kind::Connect, &named(to)) {
             return -1;
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn connect(descriptor: c_int, address: *const sockaddr, le
         return pass!(libc::SYS_connect, descriptor, address, length) as c_int;
     };
     seen();
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let peer = unsafe { read_address(address, length) };
     if fails(Kind::Connect, "") {
         return -1;
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn getsockname(
     let local = socket
         .local
         .unwrap_or_else(|| SocketAddr::new(crate::net::any(socket.six), 0));
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { write_address(local, address, length) };
     0
 }
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn getpeername(
     let Some(peer) = peer else {
         return fail(libc::ENOTCONN) as c_int;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { write_address(peer, address, length) };
     0
 }
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn setsockopt(
     let Some(socket) = number(descriptor).and_then(|number| world()?.net.socket(number)) else {
         return pass!(libc::SYS_setsockopt, descriptor, level, name, value, length) as c_int;
     };
-    // SAFETY: the caller's promise, for options of that kind.
+    // SAFETY: upheld by the caller, for options of that kind.
     let flag = || unsafe { length >= 4 && value.cast::<c_int>().read_unaligned() != 0 };
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.shares = flag(),
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn getsockopt(
 ) -> c_int {
     match number(descriptor).and_then(|number| world()?.net.socket(number)) {
         Some(socket) if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) => {
-            // SAFETY: the caller's promise, for this option.
+            // SAFETY: upheld by the caller, for this option.
             unsafe {
                 value
                     .cast::<c_int>()

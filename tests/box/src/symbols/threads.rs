@@ -1,4 +1,4 @@
-//! Threads: begun, joined, ended.
+//! Threads: creation, joining and exit.
 
 use std::cell::RefCell;
 use std::mem::transmute;
@@ -13,7 +13,7 @@ use crate::schedule::{NEVER, Thread, Waits, enter, leave, this, wait, world};
 type Main = extern "C" fn(*mut c_void) -> *mut c_void;
 type Destroys = unsafe extern "C" fn(*mut c_void);
 
-/// What a thread of the world begins with.
+/// The start parameters of a thread of the world.
 struct Begins {
     main: Main,
     argument: *mut c_void,
@@ -22,12 +22,12 @@ struct Begins {
 }
 
 thread_local! {
-    /// What is to be destroyed when this thread ends. Leaked by whoever ends otherwise.
+    /// Destructors to run when this thread ends. Leaked by threads that end in another way.
     static DESTROYED: RefCell<std::mem::ManuallyDrop<Vec<(Destroys, *mut c_void)>>> =
         const { RefCell::new(std::mem::ManuallyDrop::new(Vec::new())) };
 }
 
-/// The C library's own symbol of that name.
+/// Returns the C library's own symbol of that name.
 pub fn next(name: &std::ffi::CStr) -> *mut c_void {
     // SAFETY: a lookup by a name that ends with zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -36,11 +36,11 @@ pub fn next(name: &std::ffi::CStr) -> *mut c_void {
 }
 
 extern "C" fn begins(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: what `pthread_create` below made of a box, for this thread alone.
+    // SAFETY: a box that `pthread_create` below made for this thread alone.
     let begins = unsafe { Box::from_raw(argument.cast::<Begins>()) };
     enter(begins.index, begins.gate);
     let result = (begins.main)(begins.argument);
-    // What the thread's own variables do when they are destroyed belongs to the world, too.
+    // Thread-local destructors belong to the world, too.
     while let Some((destroys, object)) = DESTROYED.with_borrow_mut(|all| all.pop()) {
         // SAFETY: registered for this thread and called once.
         unsafe { destroys(object) };
@@ -68,12 +68,12 @@ pub unsafe extern "C" fn posix_spawnp(
         *const *mut libc::c_char,
         *const *mut libc::c_char,
     ) -> c_int;
-    // SAFETY: the caller's promise: it ends with zero.
+    // SAFETY: the caller guarantees that it ends with zero.
     let name = unsafe { std::ffi::CStr::from_ptr(program) }.to_string_lossy();
     if fails(Kind::Child, &name) {
         return libc::EAGAIN;
     }
-    // SAFETY: the C library's own has this type; its words are the caller's promise.
+    // SAFETY: the C library's own has this type; its arguments are upheld by the caller.
     unsafe {
         let spawn: Spawn = transmute(next(c"posix_spawnp"));
         spawn(process, program, actions, attributes, arguments, environment)
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn pthread_create(
         return libc::EAGAIN;
     }
     let Some(world) = world() else {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         return unsafe { create(thread, attributes, main, argument) };
     };
     let free = world
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn pthread_create(
         index,
         gate,
     }));
-    // SAFETY: the caller's promise; what begins takes the box.
+    // SAFETY: upheld by the caller; `begins` takes the box.
     let result = unsafe { create(thread, attributes, begins, begin.cast()) };
     if result == 0 {
         // SAFETY: written by the call.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
     type Join = unsafe extern "C" fn(pthread_t, *mut *mut c_void) -> c_int;
     // SAFETY: the C library's own has this type.
     let join: Join = unsafe { transmute(next(c"pthread_join")) };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { join(thread, result) }
 }
 
@@ -170,19 +170,19 @@ pub unsafe extern "C" fn pthread_detach(thread: pthread_t) -> c_int {
     type Detach = unsafe extern "C" fn(pthread_t) -> c_int;
     // SAFETY: the C library's own has this type.
     let detach: Detach = unsafe { transmute(next(c"pthread_detach")) };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { detach(thread) }
 }
 
 /// # Safety
-/// As the C library's, which compilers call for what a thread's own variables need.
+/// As the C library's, which compilers call to register thread-local destructors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     destroys: Destroys,
     object: *mut c_void,
     library: *mut c_void,
 ) -> c_int {
-    // The first thread's are destroyed by the C library, as the process ends.
+    // The C library runs those of the first thread when the process ends.
     if this().is_some_and(|index| index > 0) {
         DESTROYED.with_borrow_mut(|all| all.push((destroys, object)));
         return 0;
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     type Register = unsafe extern "C" fn(Destroys, *mut c_void, *mut c_void) -> c_int;
     // SAFETY: the C library's own has this type.
     let register: Register = unsafe { transmute(next(c"__cxa_thread_atexit_impl")) };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { register(destroys, object, library) }
 }
 

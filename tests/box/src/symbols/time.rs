@@ -9,7 +9,7 @@ use crate::world::{BOOT, EPOCH, World};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What a clock shows, in nanoseconds.
+/// Returns the time of a clock, in nanoseconds.
 fn shows(world: &World, thread: usize, clock: clockid_t) -> u64 {
     match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
@@ -22,7 +22,7 @@ fn shows(world: &World, thread: usize, clock: clockid_t) -> u64 {
     }
 }
 
-/// When a clock shows a time, in nanoseconds since the start.
+/// Returns when a clock reaches a time, in nanoseconds since the start.
 pub fn when(world: &World, clock: clockid_t, time: timespec) -> u64 {
     let shown = nanoseconds(time);
     match clock {
@@ -34,7 +34,7 @@ pub fn when(world: &World, clock: clockid_t, time: timespec) -> u64 {
     }
 }
 
-/// A length of time.
+/// Converts a duration to nanoseconds.
 pub fn nanoseconds(time: timespec) -> u64 {
     (time.tv_sec.max(0) as u64)
         .saturating_mul(SECOND)
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) ->
         tv_sec: (shown / SECOND) as time_t,
         tv_nsec: (shown % SECOND) as c_long,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { time.write(shown) };
     0
 }
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn gettimeofday(time: *mut timeval, _zone: *mut c_void) ->
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the first is ours, the second the caller's promise.
+    // SAFETY: the first is ours, the second upheld by the caller.
     unsafe {
         clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
         time.write(timeval {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn time(place: *mut time_t) -> time_t {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the first is ours, the second null or the caller's promise.
+    // SAFETY: the first is ours, the second null or upheld by the caller.
     unsafe {
         clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
         if !place.is_null() {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn clock_nanosleep(
     let Some(world) = world() else {
         return -kernel!(libc::SYS_clock_nanosleep, clock, flags, time, rest) as c_int;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let time = unsafe { *time };
     let deadline = match flags & libc::TIMER_ABSTIME {
         0 => world.net.now.saturating_add(nanoseconds(time)),
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn clock_nanosleep(
 /// As nanosleep(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nanosleep(time: *const timespec, rest: *mut timespec) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     match unsafe { clock_nanosleep(libc::CLOCK_MONOTONIC, 0, time, rest) } {
         0 => 0,
         errno => crate::kernel::fail(errno) as c_int,
