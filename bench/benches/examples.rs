@@ -18,18 +18,19 @@ use harness::{Proxy, Upstream, forward_once};
 #[path = "../../examples/country/tests/maker/mod.rs"]
 mod maker;
 
-/// Names asked for: more than the host remembers verdicts, so that the filter is entered for nearly each query.
+/// Names asked for: more than the verdicts that the host remembers, so that the filter is called for nearly
+/// every query.
 const NAMES: usize = 20_000;
 
-/// A filter as it is measured.
+/// A filter to measure.
 struct Case {
     name: &'static str,
     config: String,
-    /// What is asked, `NUMBER` standing for another number each time; for A unless it says.
+    /// The question, with `NUMBER` for another number each time; for type A unless given.
     asked: &'static str,
-    /// What else is in the filter's block.
+    /// Other options in the filter's block.
     block: String,
-    /// The annotation of a namespace, if the client is to be a pod of it.
+    /// The annotation of a namespace, if the client is to be one of its pods.
     annotation: Option<(&'static str, &'static str)>,
 }
 
@@ -79,7 +80,7 @@ fn cases(folder: &Path) -> Vec<Case> {
         .collect()
 }
 
-/// Those that read files.
+/// Filters that read files.
 fn with_data(folder: &Path) -> Vec<Case> {
     let list = list(folder);
     let refresh = format!(
@@ -105,7 +106,7 @@ fn with_data(folder: &Path) -> Vec<Case> {
     ]
 }
 
-/// Those that decide by who asks.
+/// Filters that decide by the client.
 fn with_pods() -> Vec<Case> {
     let egress = "annotation \"example.com/egress\"; always \"cluster.local\"";
     let answers = "annotation \"example.com/answers\"";
@@ -124,7 +125,7 @@ fn with_pods() -> Vec<Case> {
     ]
 }
 
-/// Those of which all that matters is in their configuration.
+/// Filters that need only their configuration.
 fn with_words() -> Vec<Case> {
     vec![
         case("rate-limit", "rate 1000000; clients 10000", "NUMBER.test"),
@@ -157,7 +158,7 @@ fn with_words() -> Vec<Case> {
     ]
 }
 
-/// An upstream that knows every name: `alias-` by way of another, and none has an address for IPv6.
+/// Starts an upstream that has every name: `alias-` names through an alias, and none with an IPv6 address.
 fn upstream() -> Upstream {
     Upstream::start(|asked| match asked.is("A") {
         true if asked.name().starts_with("alias-") => asked.answer(&[
@@ -169,7 +170,7 @@ fn upstream() -> Upstream {
     })
 }
 
-/// The configuration of a policy zone with 20 000 policies.
+/// Returns the configuration of a policy zone with 20 000 policies.
 fn policies(folder: &Path) -> String {
     let zone = folder.join("rpz.zone");
     let policy = |number| format!("host-{number}.ads-{}.example CNAME .\n", number % 1000);
@@ -178,7 +179,7 @@ fn policies(folder: &Path) -> String {
     format!("zone \"rpz.example\" (file)\"{}\"", zone.display())
 }
 
-/// The configuration of a sorted list of 3 000 000 names.
+/// Returns the configuration of a sorted list of 3 000 000 names.
 fn sorted(folder: &Path) -> String {
     let list = folder.join("sorted.txt");
     let mut names: Vec<String> = (0..3_000_000)
@@ -189,7 +190,7 @@ fn sorted(folder: &Path) -> String {
     format!("list (data)\"{}\"", list.display())
 }
 
-/// A list of 100 000 names, none of which is asked for.
+/// Writes a list of 100 000 names, none of which is asked for.
 fn list(folder: &Path) -> String {
     let list = folder.join("list.txt");
     let text: String = (0..100_000)
@@ -199,7 +200,7 @@ fn list(folder: &Path) -> String {
     list.display().to_string()
 }
 
-/// The configuration of a name that is steered by a database of 20 000 networks.
+/// Returns the configuration of a name steered by a database of 20 000 networks.
 fn steered(folder: &Path) -> String {
     let file = folder.join("networks.mmdb");
     let networks: Vec<String> = (0..20_000)
@@ -216,7 +217,7 @@ fn steered(folder: &Path) -> String {
     )
 }
 
-/// Asks a proxy with the filter, and prints what its metrics say.
+/// Queries a proxy with the filter, and prints figures from its metrics.
 fn run(case: &Case, upstream: &Upstream) {
     let Case {
         name, config, asked, ..
@@ -238,7 +239,7 @@ fn run(case: &Case, upstream: &Upstream) {
          zone \".\" {{ use \"f\"; cache; {} }}",
         forward_once(upstream.address)
     );
-    // The one who asks is at 127.0.0.1.
+    // The client is at 127.0.0.1.
     let cluster = case.annotation.map(|(annotation, value)| {
         Cluster::start(&format!("pods {{ node \"worker-1\" }}\n{text}"), |server| {
             annotate(server, "shop", annotation, value);

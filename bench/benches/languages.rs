@@ -1,4 +1,5 @@
-//! What a filter costs in each language: the ones of `examples/languages`, once the black-box tests have built them.
+//! What a filter costs in each language: those of `examples/languages`, once the black-box tests have built
+//! them.
 //! `cargo bench --workspace --bench languages`
 
 #![allow(
@@ -16,14 +17,14 @@ use std::time::{Duration, Instant};
 use dnsweir_config::{self as config, Config};
 use dnsweir_engine::filter::{self, Batch, Engine, Filter};
 
-/// The first is what the others are compared with.
+/// The others are compared with the first.
 const LANGUAGES: [&str; 5] = ["rust", "c", "go", "javascript", "python"];
 
 /// A name that the filters pass, and one that they answer.
 const PASSED: &[u8] = b"\x07host-01\x03svc\x07example\x03org\0";
 const ANSWERED: &[u8] = b"\x05hello\x07example\0";
 
-/// What is asked in one call.
+/// The queries of one call.
 const CALLS: [(&str, &[u8], u64); 4] = [
     ("passed, 1", PASSED, 1),
     ("passed, 32", PASSED, 32),
@@ -88,8 +89,8 @@ fn load(engine: &Engine, module: &Path) -> Arc<Filter> {
     filter.expect("a filter")
 }
 
-/// Nanoseconds per query, of the quickest of as many short runs as two seconds have room for: the others were
-/// disturbed.
+/// Returns the nanoseconds per query of the fastest of as many short runs as fit in two seconds: the others
+/// were disturbed.
 fn measure(filter: &Arc<Filter>, name: &[u8], size: u64) -> f64 {
     let mut instance = filter.instantiate().expect("an instance");
     let mut batch = Batch::default();

@@ -1,4 +1,5 @@
-//! What a list of a million names takes: time to read, memory, and time for a name that is on it, and for one that is not.
+//! What a list of a million names costs: time to read it, memory, and the time for a name that is on it or
+//! not.
 //! `cargo bench --workspace --bench lists`
 
 #![allow(
@@ -19,13 +20,13 @@ use dnsweir_wire::dns::name::Name;
 use dnsweir_wire::dns::suffix_map::SuffixMap;
 use dnsweir_wire::dns::{CLASS_IN, rtype};
 
-/// Names of the list, and as many that are not on it.
+/// Names on the list, and as many that are not.
 const NAMES: usize = 1_000_000;
 
-/// Names that are asked for.
+/// Names asked for.
 const ASKED: usize = 200_000;
 
-/// Parts of names, as trackers have them.
+/// Parts of names, typical of trackers.
 const PARTS: [&str; 16] = [
     "ad",
     "track",
@@ -45,7 +46,7 @@ const PARTS: [&str; 16] = [
     "cloud",
 ];
 
-/// What names end in, and how many of sixteen.
+/// Suffixes of names, and how many in sixteen have each.
 const ENDS: [(&str, usize); 6] = [
     ("com", 8),
     ("net", 2),
@@ -55,7 +56,7 @@ const ENDS: [(&str, usize); 6] = [
     ("cloudfront.net", 3),
 ];
 
-/// Numbers that look random, the same each time (xorshift, Marsaglia 2003).
+/// Pseudo-random numbers, the same each time (xorshift, Marsaglia 2003).
 struct Drawn(u64);
 
 impl Drawn {
@@ -93,7 +94,7 @@ fn main() {
     while names.len() < 2 * NAMES {
         names.insert(drawn.name());
     }
-    // Every second one.
+    // Every second name.
     let (listed, others): (Vec<_>, Vec<_>) = names
         .into_iter()
         .enumerate()

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use dnsweir_config as config;
 use dnsweir_engine::filter::{self, Batch, Engine, Filter};
 
-/// How often a guest calls a function for one query.
+/// How often a guest calls a function per query.
 const TIMES: u32 = 1000;
 
-/// The functions: what a guest does for a query of this type. A key is 16 octets, of which the loop's counter is a part.
+/// The functions: what a guest does for a query of this type. A key has 16 bytes, which include the loop's
+/// counter.
 const VERBS: [(&str, &str); 9] = [
     ("nothing: the loop alone", "(i32.const 0)"),
     (
@@ -81,7 +82,7 @@ fn main() {
     }
 }
 
-/// Does work while another worker does the same.
+/// Runs `work` while another worker does the same.
 fn beside(filter: &Arc<Filter>, verb: u16, keys: bool, work: impl FnOnce() -> f64) -> f64 {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -100,8 +101,8 @@ fn measure(filter: &Arc<Filter>, verb: u16, keys: bool) -> f64 {
     run(filter, verb, keys, Duration::from_millis(500))
 }
 
-/// Nanoseconds for each call, of the quickest query: the others were disturbed. The class of a query says whether the loop's
-/// counter is in the key.
+/// Returns the nanoseconds per call, of the fastest query: the others were disturbed. The class of a query
+/// says whether the key contains the loop's counter.
 fn run(filter: &Arc<Filter>, verb: u16, keys: bool, time: Duration) -> f64 {
     let mut instance = filter.instantiate().expect("an instance");
     let mut batch = Batch::default();
@@ -145,7 +146,7 @@ fn query(qtype: u16, qclass: u16) -> filter::Query {
     }
 }
 
-/// A guest with a table of 4 MiB. Results of `get` all lie at 4096.
+/// Returns a guest with a table of 4 MiB. All results of `get` are at 4096.
 fn module() -> Vec<u8> {
     let verbs: String = (1..)
         .zip(VERBS)

@@ -1,8 +1,8 @@
-//! What a process has cost, as the operating system accounts for it.
+//! The cost of a process, as the operating system accounts for it.
 //!
-//! Processor time is the sum over all threads of what the scheduler measured, in nanoseconds, and over
-//! child processes. Threads that have ended are missing there, so the clock ticks that the kernel adds
-//! up for the whole process are kept beside it as a second witness.
+//! CPU time is the sum over all threads and child processes of the scheduler's figures, in nanoseconds.
+//! Threads that have ended are missing there, so the clock ticks that the kernel sums for the whole process
+//! are kept as a second witness.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use std::io;
 /// Nanoseconds of a clock tick: `USER_HZ` is 100 on every Linux that matters here.
 const TICK: u64 = 10_000_000;
 
-/// Processor time since a process began.
+/// CPU time since a process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// Nanoseconds that its threads, and those of its children, were on a processor.
+    /// Nanoseconds of its threads, and those of its children, on a processor.
     pub scheduled: u64,
-    /// The same from the process's own ticks: coarser, but nothing is missing.
+    /// The same from the process's own ticks: coarser, but complete.
     pub ticked: u64,
 }
 
 impl Processor {
-    /// Of the process `pid` and its descendants.
+    /// Returns the CPU time of process `pid` and its descendants.
     pub fn of(pid: u32) -> io::Result<Processor> {
         let own = Stat::of(pid)?;
         let mut total = Processor {
@@ -28,7 +28,7 @@ impl Processor {
             ticked: (own.ticks + own.waited) * TICK,
         };
         for child in children(pid)? {
-            // One that ended meanwhile is in the parent's `waited`, now or next time.
+            // A child that ended meanwhile is in the parent's `waited`, now or next time.
             if let Ok(stat) = Stat::of(child) {
                 total.scheduled += scheduled(child).unwrap_or(0);
                 total.ticked += stat.ticks * TICK;
@@ -37,7 +37,7 @@ impl Processor {
         Ok(total)
     }
 
-    /// What was used since `earlier`.
+    /// Returns the CPU time since `earlier`.
     pub fn since(self, earlier: Processor) -> Processor {
         Processor {
             scheduled: self.scheduled.saturating_sub(earlier.scheduled),
@@ -49,9 +49,9 @@ impl Processor {
 /// The part of `/proc/PID/stat` that matters here.
 struct Stat {
     parent: u32,
-    /// User and system time of all threads, ended ones too.
+    /// User and system time of all threads, including ended ones.
     ticks: u64,
-    /// The same of children that were waited for.
+    /// The same, of children that were waited for.
     waited: u64,
 }
 
@@ -62,7 +62,7 @@ impl Stat {
     }
 
     fn parse(text: &str) -> Option<Stat> {
-        // The second field is the program's name in parentheses, and may hold anything.
+        // The second field is the program's name in parentheses, and may contain anything.
         let rest = &text[text.rfind(')')? + 1..];
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         // proc(5) counts from 1; the state, field 3, is the first here.
@@ -87,19 +87,18 @@ fn scheduled(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Nanoseconds that one thread of a process was on a processor.
+/// Returns the CPU time of one thread of a process, in nanoseconds.
 pub fn of_thread(pid: u32, thread: libc::pid_t) -> io::Result<u64> {
     let path = format!("/proc/{pid}/task/{thread}/schedstat");
     parse_schedstat(&fs::read_to_string(&path)?).ok_or_else(|| unexpected(&path))
 }
 
-/// The first of three numbers: nanoseconds on a processor.
+/// Returns the first of three numbers: nanoseconds on a processor.
 fn parse_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// All descendants. Looked up from the parents that processes name: `children` files are an option of
-/// the kernel.
+/// Returns all descendants, found by the parent of every process: `children` files are a kernel option.
 fn children(pid: u32) -> io::Result<Vec<u32>> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -124,17 +123,17 @@ fn children(pid: u32) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// What a process keeps in memory, in KiB.
+/// The memory of a process, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// Resident.
     pub resident: u64,
-    /// Resident, pages shared with others counted by their part.
+    /// Resident, with shared pages counted proportionally.
     pub proportional: u64,
 }
 
 impl Memory {
-    /// Of the process `pid`, without children.
+    /// Returns the memory of process `pid`, without children.
     pub fn of(pid: u32) -> io::Result<Memory> {
         let path = format!("/proc/{pid}/smaps_rollup");
         Memory::parse(&fs::read_to_string(&path)?).ok_or_else(|| unexpected(&path))
@@ -152,22 +151,22 @@ impl Memory {
     }
 }
 
-/// Nanoseconds that processor `core` was busy since the machine started, whoever used it; counted in
+/// Returns the nanoseconds for which processor `core` has been busy since boot, for any process; counted in
 /// ticks.
 pub fn core_busy(core: usize) -> io::Result<u64> {
     let path = "/proc/stat";
     parse_core(&fs::read_to_string(path)?, core).ok_or_else(|| unexpected(path))
 }
 
-/// Nanoseconds that processor `core` was idle since the machine started. The kernel keeps this from clocks,
-/// where it counts who was busy by looking at each tick; it is told in ticks, too.
+/// Returns the nanoseconds for which processor `core` has been idle since boot. The kernel takes idle time
+/// from clocks, while it samples busy time at each tick; both are reported in ticks.
 pub fn core_idle(core: usize) -> io::Result<u64> {
     let path = "/proc/stat";
     let ticks = core_ticks(&fs::read_to_string(path)?, core).ok_or_else(|| unexpected(path))?;
     Ok((ticks[IDLE] + ticks[IDLE + 1]) * TICK)
 }
 
-/// The same of all processors together, and how many they are.
+/// Returns the idle time of all processors together, and their number.
 pub fn machine_idle() -> io::Result<(u64, u64)> {
     let path = "/proc/stat";
     let text = fs::read_to_string(path)?;
@@ -178,15 +177,15 @@ pub fn machine_idle() -> io::Result<(u64, u64)> {
 
 fn parse_core(text: &str, core: usize) -> Option<u64> {
     let ticks = core_ticks(text, core)?;
-    // All but idle and iowait. Guest time is in user.
+    // All but idle and iowait. Guest time is part of user.
     let sum: u64 = ticks.iter().sum();
     Some((sum - ticks[IDLE] - ticks[IDLE + 1]) * TICK)
 }
 
-/// Where `idle` stands among what [`core_ticks`] gives; `iowait` comes next.
+/// The index of `idle` in the result of [`core_ticks`]; `iowait` follows.
 const IDLE: usize = 3;
 
-/// user nice system idle iowait irq softirq steal.
+/// Returns user nice system idle iowait irq softirq steal.
 fn core_ticks(text: &str, core: usize) -> Option<[u64; 8]> {
     let name = format!("cpu{core}");
     let line = text
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(core_ticks(stat, 10).map(|ticks| ticks[IDLE]), Some(400));
     }
 
-    /// Threads, live ones and ended ones, against a clock of the same process.
+    /// Compares the times of live and ended threads with a clock of the same process.
     #[test]
     fn work_is_accounted_to_the_process_that_did_it() {
         let own = std::process::id();

@@ -1,7 +1,7 @@
-//! Servers reduced to what every server must do: receive, write an answer in place, send.
+//! Servers reduced to the minimum: receive, write an answer in place, send.
 //!
-//! The floor and the upstream are these loops with different answers. Nothing is parsed that the answer
-//! does not need, nothing is counted, nothing is checked but what could overrun a buffer.
+//! The floor and the upstream are these loops with different answers. They parse only what the answer needs,
+//! count nothing, and check only what could overrun a buffer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -12,20 +12,20 @@ use clap::{Args, ValueEnum};
 use crate::datagrams::{BATCH, DATAGRAM, Datagrams, enlarge_buffer};
 use crate::wire::{self, Tail};
 
-/// How answers are made.
+/// How to answer.
 #[derive(Clone)]
 pub enum Answers {
     /// The same bytes after every question: the floor.
     Fixed(std::sync::Arc<Tail>),
-    /// What the name and type call for: the upstream.
+    /// What the name and type require: the upstream.
     Authoritative,
 }
 
 impl Answers {
-    /// Turns the query of `length` octets in `buffer` into its answer; gives the length.
+    /// Turns the query of `length` bytes in `buffer` into its answer. Returns the length.
     fn write(&self, buffer: &mut [u8], length: usize) -> usize {
         let Some(end) = wire::question_end(&buffer[..length]) else {
-            // Not a query that is sent here. Something has to go back: the header, as an answer.
+            // No query of the benchmark. Something must go back: the header, as an answer.
             buffer[2] |= 0x80;
             return wire::HEADER.min(length);
         };
@@ -128,12 +128,12 @@ fn serve_udp(socket: &UdpSocket, answers: &Answers, epoll: Option<&Epoll>) -> io
     }
 }
 
-/// Tells when a socket has something new, each time once.
+/// Waits for new datagrams on a socket, edge-triggered.
 struct Epoll(OwnedFd);
 
 impl Epoll {
     fn of(socket: &UdpSocket) -> io::Result<Epoll> {
-        // SAFETY: takes no pointer; a descriptor that is not negative is new and nobody else's.
+        // SAFETY: takes no pointer; a descriptor that is not negative is new, and ours alone.
         let epoll = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
                 ..0 => return Err(io::Error::last_os_error()),
@@ -157,7 +157,7 @@ impl Epoll {
 
     fn wait(&self) -> io::Result<()> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: there is room for the one event that is asked for.
+        // SAFETY: there is room for the one event requested.
         match unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) } {
             ..0 => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -173,7 +173,7 @@ struct Connection {
     unread: Vec<u8>,
 }
 
-/// One thread for all connections, with poll(2): there are eight.
+/// Serves all connections from one thread, with poll(2): there are eight.
 pub fn serve_tcp(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
@@ -202,7 +202,7 @@ pub fn serve_tcp(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
 }
 
 impl Connection {
-    /// Answers all whole queries that are there, in one write. False: the connection is over.
+    /// Answers all complete queries received, in one write. Returns false if the connection is over.
     fn turn(&mut self, answers: &Answers) -> bool {
         let mut buffer = [0; 16 * 1024];
         match self.stream.read(&mut buffer) {
@@ -241,7 +241,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
-    /// A server on a free port, until the test process ends.
+    /// Starts a server on a free port, until the test process ends.
     fn start(answers: Answers, wait: Wait) -> SocketAddrV4 {
         let probe = TcpListener::bind("127.0.0.1:0").unwrap();
         let SocketAddr::V4(address) = probe.local_addr().unwrap() else {

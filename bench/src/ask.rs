@@ -1,8 +1,8 @@
-//! Measures servers that run already, wherever that is: in other network namespaces, behind other devices.
+//! Measures servers that already run, for example in other network namespaces or behind other devices.
 //!
-//! What a server costs there is not only its process: packets of a device are taken by a thread of the
-//! kernel, or in interrupts. So the caller names all processes that work for a server, and beside what they
-//! used stands how long the processor was not idle, or all of them, whoever used it.
+//! The cost of such a server is not only in its process: a kernel thread, or interrupts, process a device's
+//! packets. So the caller names all processes that work for a server. Beside their CPU time, the report shows
+//! the time for which the server's processor, or all processors, were not idle for any reason.
 
 use std::fmt::Write as _;
 use std::io;
@@ -20,10 +20,10 @@ use crate::sample::{Load, median};
 use crate::udp_client::UdpClient;
 use crate::workload::Workload;
 
-/// Sockets to ask one server from.
+/// Sockets that ask one server.
 const SOCKETS: usize = 8;
 
-/// A server, and who works for it.
+/// A server, and the processes that work for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     name: String,
@@ -88,7 +88,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Nanoseconds that processors were idle since the machine started, and how many of them.
+    /// Returns the nanoseconds for which processors have been idle since boot, and how many they are.
     fn idle(&self) -> io::Result<(u64, u64)> {
         match self.whole_machine {
             true => machine_idle(),
@@ -100,19 +100,19 @@ impl Settings {
 /// One measurement.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// Microseconds of a processor for each answer: what the processes used, and all but idling.
+    /// Microseconds of CPU time per answer: of the processes, and all time that was not idle.
     charged: f64,
     busy: f64,
-    /// Answers a second.
+    /// Answers per second.
     rate: f64,
-    /// The part of the queries that was not answered, or wrongly.
+    /// The share of queries without an answer, or with a wrong one.
     failed: f64,
     /// Latency in microseconds.
     p50: f64,
     p99: f64,
 }
 
-/// Measures in rotation; gives a table of the medians.
+/// Measures in rotation, and returns a table of medians.
 pub fn run(settings: &Settings) -> io::Result<String> {
     pin(settings.pace.cores.client)?;
     let mut table = String::from(
@@ -186,7 +186,7 @@ fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Res
     Ok(Figures {
         charged: used as f64 / 1e3 / answered,
         busy: (took * processors).saturating_sub(idle) as f64 / 1e3 / answered,
-        // What was lost is waited for longer than that; `took` has the wait in it.
+        // Not `took`, which includes the wait for lost answers.
         rate: tally.answered as f64 / settings.pace.duration.as_secs_f64(),
         failed: (tally.wrong + tally.lost) as f64 / tally.sent.max(1) as f64,
         p50: latency(0.5),

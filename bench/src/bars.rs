@@ -1,4 +1,4 @@
-//! The picture for the README: bars of what a query costs each server, by what it costs the floor.
+//! The picture for the README: bars of each server's cost per query, relative to the floor.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use crate::report::{FAILED, FLOOR, Run};
 use crate::sample::{Load, Sample};
 use crate::workload::Workload;
 
-/// Pixels.
+/// In pixels.
 const WIDTH: i32 = 760;
 const LEFT: i32 = 190;
 const RIGHT: i32 = 140;
@@ -18,7 +18,7 @@ const TOP: i32 = 84;
 const BAR: i32 = 11;
 const GROUP: i32 = 30;
 
-/// What is drawn.
+/// The data of the picture.
 struct Bars<'a> {
     run: &'a Run,
     workload: Workload,
@@ -26,11 +26,11 @@ struct Bars<'a> {
     loads: Vec<Load>,
     /// In the order of the picture.
     peers: Vec<&'static str>,
-    /// Pixels for what the floor costs.
+    /// The width of the floor's bar in pixels.
     scale: f64,
 }
 
-/// Draws one workload; none if it was not measured, or without the floor.
+/// Draws one workload; `None` if it was not measured, or not with the floor.
 pub fn draw(run: &Run, workload: Workload) -> Result<Option<String>, Box<dyn Error>> {
     let Some(bars) = Bars::of(run, workload) else {
         return Ok(None);
@@ -75,7 +75,7 @@ impl<'a> Bars<'a> {
         (most > 0.0).then_some(bars)
     }
 
-    /// What a query costs a peer in times of the floor, for each load that it is known of.
+    /// Returns a peer's cost per query relative to the floor, for each load where it is known.
     fn ratios(&self, peer: &str) -> impl Iterator<Item = (usize, f64)> {
         let ratio = move |load| self.run.samples.cost_ratio(peer, FLOOR, self.workload, load);
         let all = self.loads.iter().enumerate();
@@ -128,13 +128,13 @@ impl<'a> Bars<'a> {
     }
 }
 
-/// The bar of the first load in full colour, that of the second in half.
+/// Returns a bar: in full colour for the first load, in half for the second.
 fn bar(colour: RGBColor, line: usize, (x, y): (i32, i32), length: i32) -> Rectangle<(i32, i32)> {
     let shade = colour.mix(if line == 0 { 1.0 } else { 0.5 });
     Rectangle::new([(x, y), (x + length, y + BAR)], shade.filled())
 }
 
-/// The floor and ours first, the others from the cheapest on.
+/// Ranks the floor and our own first, then the others by cost.
 fn rank(peer: &str, ratio: f64) -> f64 {
     match peer {
         _ if is_floor(peer) => 0.0,
@@ -151,7 +151,7 @@ fn is_ours(peer: &str) -> bool {
     peer.starts_with("dnsweir")
 }
 
-/// What a reader who has not read the benchmark's page understands.
+/// Returns a label that needs no knowledge of the benchmark's page.
 fn label(peer: &str) -> &str {
     match peer {
         FLOOR => "the loop",

@@ -14,16 +14,16 @@ use crate::sample::{Load, Sample};
 use crate::scale::{BUILT_MS, INSIDE_NS, START_MS};
 use crate::workload::{Workload, grouped};
 
-/// Pixels: the picture, a row of it, and from where to where each plot of a row goes.
+/// In pixels: the picture, one row of it, and the left and right edge of each plot in a row.
 const WIDTH: u32 = 760;
 const TOP: u32 = 56;
 const ROW: u32 = 158;
 const PLOTS: [(u32, u32); 2] = [(20, 372), (396, 748)];
 
-/// Of the lines of a plot.
+/// The colours of a plot's curves.
 pub const COLOURS: [RGBColor; 4] = [GREEN, BROWN, VIOLET, GREY];
 
-/// What a plot may show of a point.
+/// A figure of a point that a plot shows.
 type Figure = fn(&Run, &Line, u32) -> Option<f64>;
 
 const FIGURES: [(&str, Figure); 2] = [
@@ -33,7 +33,7 @@ const FIGURES: [(&str, Figure); 2] = [
     }),
 ];
 
-/// What a point was asked, and how fast.
+/// Returns the workload and load of a point.
 fn load(run: &Run, line: &Line, value: u32) -> Option<(Workload, Load)> {
     let workload = line.at(value).workload;
     Some((workload, *run.loads(workload).first()?))
@@ -45,7 +45,7 @@ fn over_floor(run: &Run, line: &Line, value: u32) -> Option<f64> {
         .cost_ratio(&line.point_name(value), FLOOR, workload, load)
 }
 
-/// The points of a line that something was measured of.
+/// Returns the points of a curve that have any figures.
 fn points(run: &Run, line: &Line) -> Vec<u32> {
     let points = line.points(usize::MAX).map(|(value, _)| value);
     points
@@ -57,7 +57,7 @@ fn points(run: &Run, line: &Line) -> Vec<u32> {
         .collect()
 }
 
-/// The tables.
+/// Returns the tables.
 pub fn markdown(runs: &[(Dimension, Run)]) -> String {
     let mut out = String::from("# How cost grows\n\n");
     for (dimension, run) in runs {
@@ -107,7 +107,7 @@ pub fn markdown(runs: &[(Dimension, Run)]) -> String {
     out
 }
 
-/// The picture: a row for each dimension.
+/// Draws the picture: a row for each dimension.
 pub fn draw(runs: &[(Dimension, Run)]) -> Result<String, Box<dyn Error>> {
     picture::draw((WIDTH, TOP + ROW * runs.len() as u32), |area| {
         area.draw_text(
@@ -150,8 +150,8 @@ fn draw_row(row: &Area, dimension: Dimension, run: &Run) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// One plot. Counts grow by decades, so their axis does, unless there are few; figures begin at 0, unless they differ so
-/// much that the smaller ones could not be told apart.
+/// Draws one plot. The axis of counts is logarithmic, unless they are few; the other axis begins at 0, unless
+/// the figures differ so much that the smaller ones would be indistinguishable.
 pub fn plot(area: &Area, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error>> {
     let all = || curves.iter().flatten().copied();
     let mut counts: Vec<f64> = all().map(|(count, _)| count).collect();
@@ -166,7 +166,7 @@ pub fn plot(area: &Area, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error
     let logarithmic = most > 20.0 * least && least > 0.0;
     let decades = 10_f64.powf(least.log10().floor())..10_f64.powf(most.log10().ceil());
     let up = 0.0..most * 1.05;
-    // Where counts go by decades, each has its tick.
+    // On a logarithmic axis, each count has its tick.
     match (last > 100.0, logarithmic) {
         (true, true) => curves_on(
             area,
@@ -215,12 +215,12 @@ where
     Ok(())
 }
 
-/// The way in which notes are written.
+/// Returns the text style of notes.
 pub fn note() -> TextStyle<'static> {
     text(11.0, NOTE, HPos::Left)
 }
 
-/// 1.5, 200, 1k, 1M.
+/// Formats a number briefly: 1.5, 200, 1k, 1M.
 fn short(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e6 => (v / 1e6, "M"),

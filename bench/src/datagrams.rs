@@ -1,7 +1,7 @@
-//! A batch of datagrams, received with one system call and sent with another.
+//! Batches of datagrams, received with one system call and sent with another.
 //!
-//! The floor, the upstream and the load generator all move their packets this way, so that none of
-//! them is cheaper than another by accident. Linux and IPv4 only.
+//! The floor, the upstream and the load generator all use them, so that none is cheaper than another by
+//! accident. Linux and IPv4 only.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -9,13 +9,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 
-/// Datagrams in one batch, at most.
+/// The most datagrams in a batch.
 pub const BATCH: usize = 64;
 
-/// Octets of one datagram, at most: what resolvers offer over UDP since the flag day of 2020.
+/// The largest datagram in bytes: what resolvers offer over UDP since the flag day of 2020.
 pub const DATAGRAM: usize = 1232;
 
-/// Room for one `IP_PKTINFO`, aligned as a control message header has to be.
+/// Room for one `IP_PKTINFO`, aligned as a control message header must be.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
@@ -29,21 +29,20 @@ struct Storage {
 
 /// Buffers for [`BATCH`] datagrams with their addresses.
 pub struct Datagrams {
-    /// Comes from `Box::into_raw`; the headers in it point into it, so it is only reached through
-    /// this pointer.
+    /// From `Box::into_raw`. Its headers point into it, so it is only accessed through this pointer.
     storage: NonNull<Storage>,
 }
 
 impl Datagrams {
-    /// All empty.
+    /// Creates empty buffers.
     pub fn new() -> Datagrams {
-        // SAFETY: every field of `Storage` is plain C data, for which all bits zero is a value.
+        // SAFETY: every field of `Storage` is plain C data, for which all bits zero is valid.
         let storage: Box<Storage> = Box::new(unsafe { zeroed() });
         let storage = NonNull::from(Box::leak(storage));
         let raw = storage.as_ptr();
         for index in 0..BATCH {
-            // SAFETY: `raw` is valid and nothing else refers to it; `index` is within all arrays.
-            // The pointers stored stay valid: the storage never moves and lives as long as `self`.
+            // SAFETY: `raw` is valid and nothing else refers to it; `index` is within all arrays. The
+            // pointers stored stay valid: the storage never moves and lives as long as `self`.
             unsafe {
                 (*raw).parts[index] = libc::iovec {
                     iov_base: (&raw mut (*raw).buffers[index]).cast(),
@@ -59,11 +58,10 @@ impl Datagrams {
         Datagrams { storage }
     }
 
-    /// Takes the datagrams that wait, at most [`BATCH`]. Without `MSG_DONTWAIT` in `flags` it waits
-    /// for the first. Gives their number; 0 if there is none.
+    /// Receives up to [`BATCH`] pending datagrams, and returns how many. Without `MSG_DONTWAIT` in `flags` it
+    /// waits for the first.
     pub fn receive(&mut self, socket: RawFd, flags: libc::c_int) -> io::Result<usize> {
-        // SAFETY: the headers point into the storage, which is ours alone, and a null timeout is
-        // allowed.
+        // SAFETY: the headers point into the storage, which is ours alone, and a null timeout is allowed.
         let received = unsafe {
             let headers = (&raw mut (*self.storage.as_ptr()).headers).cast();
             libc::recvmmsg(socket, headers, BATCH as u32, flags, ptr::null_mut())
@@ -74,11 +72,10 @@ impl Datagrams {
         }
     }
 
-    /// The datagram at `index`, as [`receive`](Datagrams::receive) left it.
+    /// Returns the datagram at `index`, as received.
     pub fn received(&self, index: usize) -> &[u8] {
         assert!(index < BATCH);
-        // SAFETY: `index` is within the arrays; the kernel wrote the length, which is at most the
-        // buffer's.
+        // SAFETY: `index` is within the arrays; the kernel wrote the length, which is at most the buffer's.
         unsafe {
             let storage = self.storage.as_ptr();
             let length = (*storage).headers[index].msg_len as usize;
@@ -87,8 +84,8 @@ impl Datagrams {
         }
     }
 
-    /// Edits the datagram at `index` in place: `edit` gets the whole buffer and the length received,
-    /// and gives the length to send.
+    /// Edits the datagram at `index` in place: `edit` gets the whole buffer and the length received, and
+    /// returns the length to send.
     pub fn edit(&mut self, index: usize, edit: impl FnOnce(&mut [u8; DATAGRAM], usize) -> usize) {
         assert!(index < BATCH);
         // SAFETY: `index` is within the arrays and `self` is borrowed uniquely.
@@ -100,7 +97,7 @@ impl Datagrams {
         }
     }
 
-    /// For a connected socket: the datagrams carry no address.
+    /// Removes the addresses, for a connected socket.
     pub fn without_address(mut self) -> Datagrams {
         for index in 0..BATCH {
             let header = self.header(index);
@@ -110,11 +107,11 @@ impl Datagrams {
         self
     }
 
-    /// Sends the datagram at `index` to `to`, from the address `from` of this machine.
+    /// Routes the datagram at `index` to `to`, from the local address `from`.
     pub fn route(&mut self, index: usize, from: Ipv4Addr, to: SocketAddrV4) {
         assert!(index < BATCH);
-        // SAFETY: `index` is within the arrays, `self` is borrowed uniquely, and a control buffer
-        // has room for one `in_pktinfo` (asserted below) and is aligned for its header.
+        // SAFETY: `index` is within the arrays, `self` is borrowed uniquely, and a control buffer has room
+        // for one `in_pktinfo` (asserted below) and is aligned for its header.
         unsafe {
             let storage = self.storage.as_ptr();
             (*storage).addresses[index] = socket_address(to);
@@ -140,8 +137,8 @@ impl Datagrams {
         }
     }
 
-    /// Sends the first `count` datagrams; what the kernel refuses is dropped, as a network would.
-    /// Gives how many went out. Afterwards the batch is ready to receive again.
+    /// Sends the first `count` datagrams; those that the kernel refuses are dropped, as in a network. Returns
+    /// how many were sent. Afterwards the batch is ready to receive again.
     pub fn send(&mut self, socket: RawFd, count: usize) -> io::Result<usize> {
         let count = count.min(BATCH);
         let mut from = 0;
@@ -159,7 +156,7 @@ impl Datagrams {
                 }
                 Err(_) => match io::Error::last_os_error() {
                     error if error.kind() == io::ErrorKind::Interrupted => {}
-                    // One that cannot go: a full buffer, or an ICMP error that waited.
+                    // One that cannot be sent: a full buffer, or a pending ICMP error.
                     error if passing(&error) => from += 1,
                     error => return Err(error),
                 },
@@ -186,11 +183,11 @@ impl Drop for Datagrams {
     }
 }
 
-/// Asks for a receive buffer of 4 MiB, so that who stands still for a moment loses nothing. The kernel
-/// gives less where it allows less.
+/// Requests a receive buffer of 4 MiB, so that a process that stalls briefly loses nothing. The kernel may
+/// give less.
 pub fn enlarge_buffer(socket: &UdpSocket) -> io::Result<()> {
     let octets: libc::c_int = 4 << 20;
-    // SAFETY: the value is a C int of ours, and its size is told.
+    // SAFETY: the value is a C int of ours, and its size is passed.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -207,7 +204,7 @@ pub fn enlarge_buffer(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// `address` as system calls take it.
+/// Converts an address to its C form.
 fn socket_address(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
@@ -227,7 +224,7 @@ fn nothing(error: io::Error) -> io::Result<usize> {
     }
 }
 
-/// Whether the socket is as good as before.
+/// Whether the socket is still usable after this error.
 fn passing(error: &io::Error) -> bool {
     let passing = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
     passing.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENOBUFS)

@@ -1,11 +1,11 @@
-//! When queries are sent: by a schedule that waits for nobody, or as fast as answers come.
+//! When queries are sent: on a schedule regardless of answers, or as fast as answers come.
 //!
 //! With a schedule (open loop) the latency of a query counts from the moment it was *due*. If server or
-//! client stand still, every query that became due meanwhile shows the wait; a client that sent the
-//! next query after the last answer would leave out just the queries that had to wait longest.
+//! client stall, every query that became due meanwhile shows the wait; a client that sent the next query
+//! after the last answer would omit exactly the queries that had to wait longest.
 //!
-//! Both loops spin: a client that sleeps would charge the server for waking it, and measure its own
-//! timer. When there is nothing to do they yield, so that an upstream may run on the same core.
+//! Both loops spin: a client that sleeps would charge the server for waking it, and measure its own timer.
+//! When idle they yield, so that an upstream may run on the same core.
 
 use std::io;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use hdrhistogram::Histogram;
 
 use crate::wire::Question;
 
-/// Queries that a saturating client has under way. Few enough to fit the receive buffer that a socket
-/// has by default, so that loss is the server's doing.
+/// Queries that a saturating client has in flight. Few enough to fit a socket's default receive buffer, so
+/// that losses are the server's doing.
 pub const WINDOW: usize = 128;
 
-/// A query that is not answered for this long is lost, in nanoseconds.
+/// A query without an answer for this long is lost, in nanoseconds.
 pub const PATIENCE: u64 = 1_000_000_000;
 
-/// Where the time comes from.
+/// A source of time.
 pub trait Clock {
     /// Nanoseconds since some moment.
     fn now(&mut self) -> u64;
 
-    /// Lets others run.
+    /// Yields the processor.
     fn pause(&mut self);
 }
 
-/// The time of the machine.
+/// The machine's monotonic clock.
 pub struct Monotonic;
 
 impl Clock for Monotonic {
@@ -49,7 +49,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// A client with queries under way.
+/// A client with queries in flight.
 pub trait Client {
     /// Sends `count` queries that are due at `due`.
     fn ask(
@@ -60,21 +60,21 @@ pub trait Client {
         tally: &mut Tally,
     ) -> io::Result<()>;
 
-    /// Takes the answers that are there; gives how many.
+    /// Takes the answers that have arrived, and returns how many.
     fn collect(&mut self, clock: &mut dyn Clock, tally: &mut Tally) -> io::Result<usize>;
 
     /// Gives up on queries that were due before `before`.
     fn abandon(&mut self, before: u64, tally: &mut Tally);
 
-    /// Queries under way.
+    /// Returns the number of queries in flight.
     fn waiting(&self) -> usize;
 }
 
-/// What became of the queries.
+/// The fate of the queries.
 pub struct Tally {
     /// Handed to the kernel, or refused by it.
     pub sent: u64,
-    /// Answered as they should be.
+    /// Answered correctly.
     pub answered: u64,
     /// Answered with something else.
     pub wrong: u64,
@@ -84,12 +84,12 @@ pub struct Tally {
     pub reconnects: u64,
     /// From due to answered, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// From due to sent: what the client itself was late, in nanoseconds.
+    /// From due to sent: the client's own delay, in nanoseconds.
     pub late: Histogram<u64>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Returns an empty tally.
     pub fn new() -> Tally {
         Tally {
             sent: 0,
@@ -103,16 +103,16 @@ impl Tally {
     }
 }
 
-/// Values are told apart to a hundredth, and up to eighteen minutes: no measurement is that long.
+/// Values have a precision of one percent, up to eighteen minutes: no measurement is that long.
 fn nanoseconds() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 1 << 40, 2)
         .unwrap_or_else(|_| unreachable!("bounds that hdrhistogram allows"))
 }
 
-/// Equal batches at equal distances.
+/// Equal batches at equal intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// Queries of each batch.
+    /// Queries in each batch.
     pub batch: usize,
     /// Nanoseconds between batches.
     pub interval: u64,
@@ -121,7 +121,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` queries a second for `duration`, `batch` at once: an even number, so that the two
+    /// Spreads `rate` queries a second over `duration`, in batches of `batch`: made even, so that the two
     /// questions of a pair come together.
     pub fn new(rate: u32, batch: usize, duration: Duration) -> Schedule {
         let batch = batch.next_multiple_of(2).max(2);
@@ -134,7 +134,7 @@ impl Schedule {
     }
 }
 
-/// Asks by the schedule, then waits for what is under way.
+/// Asks on the schedule, then waits for what is in flight.
 pub fn on_schedule(
     client: &mut impl Client,
     clock: &mut impl Clock,
@@ -156,14 +156,14 @@ pub fn on_schedule(
             }
         }
         client.ask(schedule.batch, due, next, &mut tally)?;
-        // A client that is late sends what it owes at once, but not without taking answers.
+        // A late client catches up without a pause, but still takes answers.
         client.collect(clock, &mut tally)?;
     }
     drain(client, clock, &mut tally)?;
     Ok(tally)
 }
 
-/// Keeps [`WINDOW`] queries under way for `duration`, or until `limit` are asked.
+/// Keeps [`WINDOW`] queries in flight for `duration`, or until `limit` were sent.
 pub fn as_fast_as_answered(
     client: &mut impl Client,
     clock: &mut impl Clock,
@@ -214,7 +214,7 @@ mod tests {
     use std::cell::Cell;
     use std::collections::VecDeque;
 
-    /// A clock that moves when it is looked at.
+    /// A clock that advances when it is read.
     struct Simulated<'a>(&'a Cell<u64>);
 
     impl Clock for Simulated<'_> {
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// A server that answers after `latency`, but to nobody within `stall`.
+    /// A server that answers after `latency`, but not within `stall`.
     struct Server<'a> {
         time: &'a Cell<u64>,
         latency: u64,
@@ -315,8 +315,8 @@ mod tests {
         assert_eq!(Schedule::new(60_000, 60, Duration::from_secs(1)).interval, MS);
     }
 
-    /// A server that stands still for a tenth of the time: a tenth of all queries, evenly spread over
-    /// the stall, must show it. A client that waits for answers would have seen one slow batch.
+    /// A server that stalls for a tenth of the time: a tenth of all queries, evenly spread over the stall,
+    /// must show it. A client that waits for answers would have seen one slow batch.
     #[test]
     fn a_stall_shows_in_every_query_that_was_due_in_it() {
         let time = Cell::new(0);
@@ -330,7 +330,7 @@ mod tests {
         assert!((95 * MS..102 * MS).contains(&at(1.0)), "{}", at(1.0));
     }
 
-    /// The client itself stands still: what it owes is sent at once, and the wait counts.
+    /// The client itself stalls: it catches up without a pause, and the wait counts.
     #[test]
     fn a_late_client_catches_up_and_counts_the_wait() {
         struct Jump<'a>(Simulated<'a>, bool);
@@ -383,7 +383,7 @@ mod tests {
         let tally = tally.unwrap();
         assert_eq!(server.most, WINDOW);
         assert_eq!((tally.answered, tally.lost), (tally.sent, 0));
-        // 128 every 50 us and the time it takes to look.
+        // 128 every 50 us, plus the time to read the clock.
         let rate = tally.answered * 10;
         assert!((1_500_000..=2_600_000).contains(&rate), "{rate}");
         let mut few = self::server(&time, 0..0);

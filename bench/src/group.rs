@@ -1,4 +1,5 @@
-//! A group of sockets that share a port (SO_REUSEPORT), and by what the kernel chooses the one that gets a datagram.
+//! A group of sockets that share a port (SO_REUSEPORT), and how the kernel chooses the one that gets a
+//! datagram.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -8,18 +9,18 @@ use socket2::{Domain, Socket, Type};
 
 use crate::datagrams::enlarge_buffer;
 
-/// By what the kernel chooses.
+/// How the kernel chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// A hash of both addresses and ports: what it does by itself.
+    /// A hash of both addresses and ports: the default.
     Hash,
-    /// The number of the processor on which the packet is processed; by the hash where there are fewer sockets.
+    /// The number of the processor that handles the packet; by hash if there are fewer sockets.
     Cpu,
     /// A random number for each datagram.
     Random,
 }
 
-/// So many sockets on one port that was free.
+/// Binds this many sockets to one free port.
 pub fn bind(ip: Ipv4Addr, count: usize) -> io::Result<(SocketAddrV4, Vec<UdpSocket>)> {
     let mut address = SocketAddrV4::new(ip, 0);
     let mut sockets = Vec::new();
@@ -35,8 +36,8 @@ pub fn bind(ip: Ipv4Addr, count: usize) -> io::Result<(SocketAddrV4, Vec<UdpSock
     Ok((address, sockets))
 }
 
-/// Has the kernel choose among the `count` sockets of the group that `socket` is one of, numbered in the order in which they
-/// were bound.
+/// Sets how the kernel chooses among the `count` sockets of the group of `socket`, numbered in the order in
+/// which they were bound.
 pub fn choose(socket: &impl AsRawFd, choice: Choice, count: u32) -> io::Result<()> {
     let instruction = |code: u32, k: u32| libc::sock_filter {
         code: code as u16,
@@ -49,7 +50,7 @@ pub fn choose(socket: &impl AsRawFd, choice: Choice, count: u32) -> io::Result<(
         instruction(code, (libc::SKF_AD_OFF + what) as u32)
     };
     let remainder = instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count);
-    // Return what was loaded.
+    // Return the loaded value.
     let end = instruction(libc::BPF_RET | libc::BPF_A, 0);
     match choice {
         Choice::Hash => match set(socket, libc::SO_DETACH_REUSEPORT_BPF, &0) {
@@ -70,9 +71,10 @@ fn attach(socket: &impl AsRawFd, program: &mut [libc::sock_filter]) -> io::Resul
     set(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-/// Sets an option of a socket to a value of the type that the option has.
+/// Sets a socket option; `value` must have the option's type.
 fn set<T>(socket: &impl AsRawFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the value is borrowed until the call returns, and so is what a program points to; its size is told.
+    // SAFETY: the value, and what a program points to, is borrowed until the call returns; its size is
+    // passed.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -95,7 +97,7 @@ mod tests {
 
     const IP: Ipv4Addr = Ipv4Addr::new(127, 0, 92, 1);
 
-    /// How many datagrams each socket of a group gets of so many from one socket.
+    /// Returns how many of `sent` datagrams from one socket each socket of a group gets.
     fn shares(choice: Choice, sent: usize) -> Vec<usize> {
         let (address, sockets) = bind(IP, 2).unwrap();
         choose(&sockets[1], choice, 2).unwrap();

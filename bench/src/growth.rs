@@ -9,12 +9,12 @@ use crate::peers::REWRITE;
 use crate::wire::Question;
 use crate::workload::Workload;
 
-/// What the cost of a query could depend on.
+/// A quantity that the cost of a query could depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dimension {
-    /// As the command line and the files have it.
+    /// Its name on the command line and in file names.
     pub name: &'static str,
-    /// As the report introduces it.
+    /// Its title in the report.
     pub title: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for Dimension {
 }
 
 impl Dimension {
-    /// The curves that are drawn for it.
+    /// Returns its curves.
     pub fn lines(self) -> impl Iterator<Item = &'static Line> {
         LINES.iter().filter(move |line| line.dimension == self.name)
     }
@@ -65,48 +65,48 @@ impl Dimension {
 
 /// One curve.
 pub struct Line {
-    /// As the command line and the raw numbers have it.
+    /// Its name on the command line and in the raw numbers.
     pub name: &'static str,
     /// [`Dimension::name`].
     dimension: &'static str,
-    /// What is different from the other curves of the dimension.
+    /// How it differs from the other curves of the dimension.
     pub label: &'static str,
-    /// Where it is measured.
+    /// The values to measure at.
     values: &'static [u32],
     /// Whether it is measured with sockets.
     pub from_outside: bool,
-    /// Whether it is measured without.
+    /// Whether it is measured without sockets.
     pub from_inside: bool,
     set_up: fn(u32) -> Point,
 }
 
-/// How the proxy is set up, and what it is asked.
+/// The setup of the proxy, and its workload.
 pub struct Point {
-    /// How many `rewrite` filters stand above the cache.
+    /// The number of `rewrite` filters above the cache.
     filters: u32,
-    /// What is in the `config` of each.
+    /// The `config` of each.
     rules: String,
-    /// Whether they are called for every query, since their verdicts are not remembered.
+    /// Whether they are called for every query, because their verdicts are not remembered.
     pub called: bool,
-    /// How many zones there are, the root included.
+    /// The number of zones, including the root.
     zones: u32,
-    /// Threads.
+    /// The number of worker threads.
     pub workers: u32,
-    /// Processors that they may use; the last that there are is the client's, too.
+    /// The number of processors they may use; the last one available is shared with the client.
     pub cores: usize,
-    /// What is asked.
+    /// The workload.
     pub workload: Workload,
 }
 
-/// Who answers what is not in the cache.
+/// What answers queries that miss the cache.
 pub enum Source {
     /// A server.
     Upstream(SocketAddr),
-    /// A filter below the cache, so that nothing outside of the process is needed.
+    /// A filter below the cache, so that nothing outside the process is needed.
     Filter,
 }
 
-/// As many names as there are zones at most.
+/// As many names as the largest number of zones.
 const MANY: Workload = Workload::Hot(10_000);
 
 const DECADES: &[u32] = &[1, 10, 100, 1_000, 10_000];
@@ -182,7 +182,7 @@ static LINES: &[Line] = &[
         name: "rules-substring",
         dimension: "rules",
         label: "substring, called",
-        // More take seconds only to fill the cache; these cannot be asked at the rate of the others.
+        // More take seconds just to fill the cache; these cannot be asked at the rate of the others.
         values: &[1, 10, 100, 1_000],
         from_outside: false,
         from_inside: true,
@@ -226,7 +226,7 @@ static LINES: &[Line] = &[
 
 const FILTERS: &[u32] = &[0, 1, 2, 4, 8, 16];
 
-/// A rule that can match any name, and matches none that is asked for.
+/// A rule that could match any name, and matches none that is asked for.
 const EVERY_NAME: &str = "type \"ANY\" \"HINFO\"";
 
 fn rules(kind: &str, count: u32) -> String {
@@ -235,12 +235,12 @@ fn rules(kind: &str, count: u32) -> String {
 }
 
 impl Line {
-    /// The one called `name`.
+    /// Finds the curve called `name`.
     fn find(name: &str) -> Option<&'static Line> {
         LINES.iter().find(|line| line.name == name)
     }
 
-    /// The point called `CURVE=N`.
+    /// Finds the point called `CURVE=N`.
     pub fn find_point(name: &str) -> Result<(&'static Line, u32), &'static str> {
         let point = name.split_once('=').and_then(|(line, value)| {
             let value = value.parse().ok()?;
@@ -249,18 +249,18 @@ impl Line {
         point.ok_or("no point of a curve")
     }
 
-    /// Where it is measured on a machine with so many processors.
+    /// Returns the points to measure on a machine with this many processors.
     pub fn points(&self, processors: usize) -> impl Iterator<Item = (u32, Point)> {
         let points = self.values.iter().map(|value| (*value, self.at(*value)));
         points.filter(move |(_, point)| point.cores <= processors)
     }
 
-    /// The setup at `value`.
+    /// Returns the setup at `value`.
     pub fn at(&self, value: u32) -> Point {
         (self.set_up)(value)
     }
 
-    /// What the raw numbers call the point at `value`.
+    /// Returns the name of the point at `value` in the raw numbers.
     pub fn point_name(&self, value: u32) -> String {
         format!("{}={value}", self.name)
     }
@@ -279,7 +279,7 @@ impl Point {
         }
     }
 
-    /// So many filters, all the same.
+    /// This many filters, all the same.
     fn with_filters(count: u32, rules: &str) -> Point {
         Point {
             filters: count,
@@ -292,11 +292,11 @@ impl Point {
         Point { called: true, ..self }
     }
 
-    /// The configuration; `called` is where the modules are whose verdicts are not remembered.
+    /// Returns the configuration; `called` is the folder of modules whose verdicts are not remembered.
     ///
     /// # Errors
     ///
-    /// When it takes one of those, and nobody has said where they are.
+    /// If it needs those, and there is no such folder.
     pub fn config(
         &self,
         listen: SocketAddr,
@@ -325,7 +325,7 @@ impl Point {
         );
         let mut stages = String::new();
         for number in 0..self.filters {
-            // A time limit that nothing comes near.
+            // A time limit beyond any measurement.
             let _ = writeln!(
                 text,
                 "filter \"f{number}\" {{ module \"{module}\"; limits time=\"1s\"; config {{ {} }} }}",
@@ -343,7 +343,7 @@ impl Point {
         Ok(text)
     }
 
-    /// What is asked, each name once, as messages.
+    /// Returns the queries of the workload, each name once, as messages.
     pub fn queries(&self) -> Vec<Vec<u8>> {
         let (count, mut next) = self.workload.warm_up();
         let message = |question: Question| {

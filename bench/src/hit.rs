@@ -1,7 +1,7 @@
-//! A hit without a socket: what the proxy itself does for a query that its cache can answer, in one process and
-//! one thread, from the octets of the query to those of the reply. What is left of a hit is the kernel's.
+//! A hit without sockets: the proxy's own work for a query that its cache can answer, in one process and one
+//! thread, from the bytes of the query to those of the reply. The rest of a hit is the kernel's work.
 //!
-//! Made to be counted by callgrind: [`answer`] is the part that counts, and only that.
+//! Made for callgrind: count [`answer`], and only that.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -27,16 +27,16 @@ use crate::options::Called;
 use crate::peers::{ALL, NODECACHE, REWRITE, USE_FILTERS, filters};
 use crate::process::pin;
 
-/// Names that are asked for in turn, as in the workload `hot`.
+/// Names asked in turn, as in the workload `hot`.
 const NAMES: usize = 64;
 
-/// Another, which filters may go to.
+/// Another name, which filters may redirect to.
 pub const OTHER: &str = "other.bench.example.net";
 
-/// Room for a reply, which is what a client without EDNS takes.
+/// Room for a reply: the limit for a client without EDNS.
 const LIMIT: usize = 512;
 
-/// Where the proxy would listen, and the most that its cache may take.
+/// The address the proxy would listen on, and the limit of its cache.
 const ADDRESS: &str = "127.0.0.1:53";
 const CACHE: usize = 1 << 30;
 
@@ -74,7 +74,7 @@ enum Filters {
     Called,
 }
 
-/// Measures, and prints what was measured.
+/// Measures, and prints the results.
 pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     let plan = Plan {
         count: settings.count,
@@ -110,44 +110,45 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What is measured.
+/// The setup to measure.
 pub struct Setup {
     config: String,
     /// Asked in turn.
     queries: Vec<Vec<u8>>,
     common: Common,
-    /// The processors to measure on, each with a thread that has all to itself; none: where it is called.
+    /// The processors to measure on, each with a thread of its own; if empty, the calling thread measures.
     cores: Vec<usize>,
-    /// Where compiled filters are kept; none: nowhere.
+    /// The folder of compiled filters, if any.
     compiled: Option<PathBuf>,
     expected: Expected,
 }
 
-/// What several threads have in common.
+/// What several threads share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Common {
     /// The cache and the names.
     Names,
-    /// The cache; each has a part of the names.
+    /// The cache; each thread has its part of the names.
     Cache,
-    /// Nothing: each is a proxy of its own.
+    /// Nothing: each thread has its own proxy.
     Nothing,
 }
 
-/// What the replies are.
+/// The expected replies.
 #[derive(Clone, Copy)]
 pub struct Expected {
     pub rcode: u8,
     /// How many records the answer section has.
     pub answers: u8,
-    /// Whether they come by and by, since something is asked first. What runs meanwhile is then awaited after each batch.
+    /// Whether they arrive later, because something is asked first. Such work is then awaited after each
+    /// batch.
     pub deferred: bool,
-    /// Whether there are none.
+    /// Whether there are no replies.
     pub silent: bool,
 }
 
 impl Expected {
-    /// One record, at once.
+    /// One record, immediately.
     pub const ONE_RECORD: Expected = Expected {
         rcode: 0,
         answers: 1,
@@ -160,29 +161,30 @@ impl Expected {
     }
 }
 
-/// How it is measured.
+/// How to measure.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// Queries of a round, and of each thread.
+    /// Queries in a round, for each thread.
     pub count: u64,
-    /// A round ends sooner when it has taken this long.
+    /// A round ends early after this time.
     pub limit: Duration,
-    /// Queries of a batch.
+    /// Queries in a batch.
     pub batch: usize,
-    /// How often.
+    /// How many rounds.
     pub rounds: u32,
 }
 
-/// What was measured.
+/// The results.
 pub struct Hits {
-    /// Nanoseconds for each in a round that was not disturbed: the quickest. Of several threads the slowest.
+    /// Nanoseconds per query in the fastest round, which was not disturbed; with several threads, those of
+    /// the slowest.
     pub each: f64,
-    /// How long it took to make another generation of the configuration, as a reload does.
+    /// How long it took to build another generation of the configuration, as a reload does.
     pub built: Duration,
 }
 
 impl Setup {
-    /// 64 names, and these filters.
+    /// 64 names, behind these filters.
     fn with(which: Filters, called: Option<&Path>) -> Setup {
         let folder = called.unwrap_or(Path::new(""));
         let module = |name: &str| folder.join(name).display().to_string();
@@ -197,7 +199,7 @@ impl Setup {
         Setup::behind(&filters, stages, Expected::ONE_RECORD)
     }
 
-    /// 64 names behind these stages, whose replies are as expected.
+    /// 64 names behind these stages, with the replies to expect.
     pub fn behind(filters: &str, stages: &str, expected: Expected) -> Setup {
         // Misses are answered by a filter, so that no upstream is needed.
         let mut hosts = format!("host \"{OTHER}\" \"192.0.2.1\"\n");
@@ -227,7 +229,7 @@ impl Setup {
         }
     }
 
-    /// So many of 64 names, asked for by a thread on each of these processors.
+    /// The first `names` of 64 names, asked by a thread on each of these processors.
     pub fn shared(cores: &[usize], names: usize, common: Common) -> Setup {
         let mut setup = Setup::behind("", "", Expected::ONE_RECORD);
         setup.queries.truncate(names);
@@ -236,7 +238,7 @@ impl Setup {
         setup
     }
 
-    /// What a thread asks.
+    /// Returns the queries of a thread.
     fn queries_of(&self, worker: usize) -> &[Vec<u8>] {
         match self.common {
             Common::Names | Common::Nothing => &self.queries,
@@ -247,7 +249,8 @@ impl Setup {
         }
     }
 
-    /// A point of a curve, on these processors, with this folder for compiled filters, and modules to be called.
+    /// A point of a curve, on these processors, with a folder for compiled filters and one of modules to be
+    /// called.
     pub fn at(
         point: &Point,
         cores: Vec<usize>,
@@ -265,11 +268,11 @@ impl Setup {
     }
 }
 
-/// What filters run in, with a folder for compiled ones, if there is to be one.
+/// Returns the engine that filters run in, with a folder for compiled ones if given.
 ///
 /// # Errors
 ///
-/// When there can be none.
+/// If it cannot be created.
 pub fn engine(compiled: Option<&Path>) -> Result<Engine, Box<dyn Error>> {
     let engine = Engine::printing_to(io::sink())?;
     Ok(match compiled {
@@ -278,11 +281,11 @@ pub fn engine(compiled: Option<&Path>) -> Result<Engine, Box<dyn Error>> {
     })
 }
 
-/// Asks a proxy that has the answers in its cache.
+/// Queries a proxy that has the answers in its cache.
 ///
 /// # Errors
 ///
-/// When the proxy cannot be set up, or does not answer a query at once and rightly.
+/// If the proxy cannot be set up, or a reply is late or wrong.
 pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     let engine = engine(setup.compiled.as_deref())?;
     let build = || -> Result<Generation, config::Report> {
@@ -290,7 +293,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
         Generation::build(1, config, &engine, None, None)
     };
     let generation = Arc::new(build()?);
-    // As a reload does it: whatever had to be compiled is.
+    // Like a reload: everything is compiled already.
     let begin = Instant::now();
     drop(build()?);
     let built = begin.elapsed();
@@ -304,7 +307,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
             Common::Names | Common::Cache => Arc::clone(&shared),
         };
         let path = || HitPath::new(&shared, &generation, worker, setup, plan.batch);
-        // An error goes over to the thread that waits for it as text.
+        // The error crosses to the waiting thread as text.
         rounds(path, plan, setup.expected, &all).map_err(|error| error.to_string())
     };
     let took = if setup.cores.is_empty() {
@@ -332,7 +335,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     })
 }
 
-/// Nanoseconds for each query of each round; they begin when all threads are ready.
+/// Returns the nanoseconds per query for each round; rounds begin when all threads are ready.
 fn rounds<'a>(
     path: impl FnOnce() -> Result<HitPath<'a>, Box<dyn Error>>,
     plan: Plan,
@@ -342,7 +345,7 @@ fn rounds<'a>(
     LocalRuntime::new()?.block_on(async {
         let path = async {
             let mut path = path()?;
-            // Everything into the cache, and whatever grows to its size.
+            // Fill the cache, and let buffers reach their final size.
             let once = path.queries.len().div_ceil(plan.batch);
             for round in 0..2 * once + 10 * NAMES {
                 path.answer(plan.batch as u64);
@@ -356,11 +359,11 @@ fn rounds<'a>(
             Ok::<_, Box<dyn Error>>(path)
         };
         let path = path.await;
-        // Whoever failed must not leave the others waiting.
+        // A thread that failed must not leave the others waiting.
         all.wait();
         let mut path = path?;
         let mut took = Vec::new();
-        // Whole batches, and no more looks at the clock than it takes to end in time.
+        // Whole batches, and few reads of the clock.
         let batches = plan.count.div_ceil(plan.batch as u64);
         let part = match expected.deferred {
             true => plan.batch as u64,
@@ -393,8 +396,8 @@ fn rounds<'a>(
     })
 }
 
-/// A step through so many queries that comes to each of them, in an order that has nothing to do with theirs. Caches
-/// are filled so: entries that lie in memory as they are asked for would be found too easily.
+/// Returns a step that visits every query, in an order unrelated to theirs. The cache is filled in another
+/// order: entries that lie in memory in the order of queries would be found too easily.
 fn step(count: usize) -> usize {
     let shares =
         |step: &usize| (2..=*step).any(|part| step.is_multiple_of(part) && count.is_multiple_of(part));
@@ -407,12 +410,12 @@ fn step(count: usize) -> usize {
 struct HitPath<'a> {
     worker: Rc<Worker>,
     batch: Batch,
-    /// Queries of one batch.
+    /// Queries per batch.
     size: usize,
     queries: &'a [Vec<u8>],
-    /// The next of them.
+    /// The index of the next query.
     next: usize,
-    /// How far it is to the one after that.
+    /// The distance to the one after it.
     step: usize,
     outbox: Outbox,
     client: Client,
@@ -466,7 +469,7 @@ impl<'a> HitPath<'a> {
         })
     }
 
-    /// As the UDP listener does it, but for the system calls.
+    /// Does what the UDP listener does, without the system calls.
     #[inline(never)]
     fn answer(&mut self, count: u64) {
         let mut asked = 0;
@@ -490,13 +493,13 @@ impl<'a> HitPath<'a> {
     }
 }
 
-/// Replies that go nowhere.
+/// Discards replies, and counts them.
 struct Outbox {
     buffer: [u8; LIMIT],
     expected: Expected,
-    /// As expected.
+    /// Replies as expected.
     answered: Rc<Cell<u64>>,
-    /// Not at once.
+    /// Replies that were deferred.
     late: u64,
 }
 

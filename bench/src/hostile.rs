@@ -1,9 +1,10 @@
-//! What a hostile filter costs the zones that do not use it, and one that asks: latency there, and memory of the process.
+//! What a hostile filter, or one that asks, costs the zones that do not use it: latency there, and memory of
+//! the process.
 //!
-//! The calm zone is asked at a fixed rate, from the cache, while another zone is asked at a lower one. There, in
-//! turn, stand a filter that does nothing and each hostile one. Then the hostile one is asked as fast as it is
-//! answered, to see what the process's memory does. How long its own queries take is told as well, to the 2 ms in which
-//! the client looks.
+//! The calm zone is asked at a fixed rate, from the cache, while another zone is asked at a lower one. That
+//! zone uses, in turn, a filter that does nothing and each hostile one. Then the hostile one is asked as fast
+//! as it answers, to see how the process's memory behaves. The latency of its own queries is reported as
+//! well, with a resolution of 2 ms, the client's polling interval.
 
 use std::fmt::Write as _;
 use std::io;
@@ -25,11 +26,11 @@ use crate::workload::Workload;
 const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const FIRST_PORT: u16 = 21_053;
 
-/// Queries a second for the calm zone, and for the other.
+/// Queries per second for the calm zone, and for the other.
 const CALM: u32 = 20_000;
 const BESIDE: u32 = 500;
 
-/// Queries of the flood under way at once.
+/// Queries of the flood in flight.
 const WINDOW: usize = 64;
 
 /// What to run.
@@ -56,23 +57,23 @@ pub struct Settings {
     cores: Cores,
 }
 
-/// A filter, and the first label of the name at which it does what it does.
+/// A filter, and the first label of a name that triggers its behaviour.
 struct Hostile {
     what: &'static str,
     module: &'static str,
     label: &'static str,
-    /// Of how many queries of the flood it gets one.
+    /// One in this many queries of the flood goes to it.
     share: u32,
 }
 
-/// Who is asked for what is in no cache.
+/// The upstreams of what is not cached.
 #[derive(Clone, Copy)]
 struct Upstreams {
     answering: SocketAddrV4,
     silent: SocketAddr,
 }
 
-/// The module of a filter that looks at every query, and lets it pass.
+/// The module of a filter that looks at every query, and passes it.
 const NONE: &str = "builtin:rewrite";
 
 const fn hostile(what: &'static str, module: &'static str, label: &'static str) -> Hostile {
@@ -84,15 +85,15 @@ const fn hostile(what: &'static str, module: &'static str, label: &'static str) 
     }
 }
 
-/// The filter that asks. Its names are below one zone or another.
+/// The filter that asks for names below one zone or another.
 const ASKER: &str = "asker";
-/// The label at which it asks for a name below [`QUIET`], and waits for a fifth of a second.
+/// The label at which it asks for a name below [`QUIET`], and waits a fifth of a second.
 const SLOW: &str = "slow";
-/// A zone of which nothing is ever heard.
+/// A zone whose upstream never answers.
 const QUIET: &str = "quiet.test";
 
 const HOSTILE: [Hostile; 13] = [
-    // Against itself: what the machine's own noise makes of the ratio.
+    // Compared with itself: shows the effect of the machine's own noise on the ratio.
     hostile("does nothing, too", NONE, "calm"),
     hostile("traps", "trap", "trap"),
     hostile("traps at one call in ten", "trap", "tenth"),
@@ -111,11 +112,11 @@ const HOSTILE: [Hostile; 13] = [
     },
 ];
 
-/// Does all of it; gives the table.
+/// Runs all measurements, and returns the table.
 ///
 /// # Errors
 ///
-/// When something cannot be started, or does not answer.
+/// If something cannot be started, or does not answer.
 pub fn run(settings: &Settings) -> io::Result<String> {
     pin(settings.cores.client)?;
     let scratch = Scratch::new()?;
@@ -128,7 +129,7 @@ pub fn run(settings: &Settings) -> io::Result<String> {
         upstream,
         &scratch.folder("upstream")?,
     )?;
-    // Nobody reads what comes there.
+    // Nothing reads from this socket.
     let silent = UdpSocket::bind((LOCAL, 0))?;
     let upstreams = Upstreams {
         answering: upstream,
@@ -151,14 +152,14 @@ pub fn run(settings: &Settings) -> io::Result<String> {
     Ok(table)
 }
 
-/// Measures a filter on `server` beside one that does nothing, on `calm`.
+/// Measures a filter on `server` in comparison with one that does nothing, on `calm`.
 fn row(settings: &Settings, hostile: &Hostile, calm: Server, server: &Server) -> io::Result<String> {
     let mut ratios = Vec::new();
     let mut latencies = Vec::new();
     let mut failed = 0.0_f64;
     let mut own = Vec::new();
     for round in 0..settings.rounds {
-        // The name does nothing to a filter that does nothing. The one that is first takes turns, lest the
+        // The name has no effect on a filter that does nothing. The first of the two alternates, lest the
         // order show.
         let measure = |server: &Server| beside(settings, server, hostile, round);
         let ((reference, _), (sample, took)) = if round % 2 == 0 {
@@ -174,7 +175,7 @@ fn row(settings: &Settings, hostile: &Hostile, calm: Server, server: &Server) ->
         failed = failed.max(sample.failed());
     }
     drop(calm);
-    // What the first queries take once is not growth.
+    // The one-time memory of the first queries is not growth.
     let count = settings.flood / hostile.share;
     flood(server.address, hostile, count / 100)?;
     let before = Memory::of(server.id())?.resident;
@@ -195,7 +196,7 @@ fn row(settings: &Settings, hostile: &Hostile, calm: Server, server: &Server) ->
     ))
 }
 
-/// Between which values half of them lie: without the lowest and the highest quarter.
+/// Returns the range of the middle half of the values, without the lowest and highest quarter.
 fn middle_half(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
@@ -204,7 +205,7 @@ fn middle_half(values: &[f64]) -> (f64, f64) {
     (at(quarter), at(values.len().saturating_sub(quarter + 1)))
 }
 
-/// A proxy with one worker.
+/// Starts a proxy with one worker.
 fn start(
     settings: &Settings,
     scratch: &Scratch,
@@ -275,7 +276,7 @@ fn beside(
     })
 }
 
-/// How long each query took, in milliseconds.
+/// Returns the latency of each query in milliseconds.
 fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> io::Result<Vec<f64>> {
     let socket = UdpSocket::bind((LOCAL, 0))?;
     socket.connect(server)?;
@@ -290,7 +291,7 @@ fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> i
         sent.push(Instant::now());
         socket.send(&query(hostile, number))?;
         while socket.recv(&mut buffer).is_ok() {
-            // Fewer are sent than there are IDs.
+            // There are fewer queries than IDs.
             let id = u16::from_be_bytes([buffer[0], buffer[1]]);
             took.extend(
                 sent.get(usize::from(id))
@@ -302,7 +303,7 @@ fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> i
     Ok(took)
 }
 
-/// Asks this many times, a few at once, as fast as it is answered. Gives how many answers came.
+/// Asks this many times, a few at a time, as fast as it is answered. Returns the number of answers.
 fn flood(server: SocketAddrV4, hostile: &Hostile, count: u32) -> io::Result<u32> {
     let socket = UdpSocket::bind((LOCAL, 0))?;
     socket.connect(server)?;
@@ -321,7 +322,7 @@ fn flood(server: SocketAddrV4, hostile: &Hostile, count: u32) -> io::Result<u32>
                 answered += 1;
                 waiting -= 1;
             }
-            // Those under way got none.
+            // Those in flight were lost.
             Err(_) => waiting = 0,
         }
         if begun.elapsed() > Duration::from_secs(300) {
@@ -333,7 +334,7 @@ fn flood(server: SocketAddrV4, hostile: &Hostile, count: u32) -> io::Result<u32>
     Ok(answered)
 }
 
-/// A query for `LABEL.nNNNN.hostile.test`: new names all the time, so that nothing is remembered or cached.
+/// Builds a query for `LABEL.nNNNN.hostile.test`: always new names, so that nothing is remembered or cached.
 fn query(hostile: &Hostile, number: u32) -> Vec<u8> {
     let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query[..2].copy_from_slice(&(number as u16).to_be_bytes());

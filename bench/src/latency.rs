@@ -1,4 +1,4 @@
-//! The picture of how long hits take, by how much of what it can do a server is asked for.
+//! The picture of the latency of hits, by load as a share of each server's capacity.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use crate::report::Run;
 use crate::sample::{Latency, Load};
 use crate::workload::Workload;
 
-/// Pixels: the picture, and from where to where each plot goes.
+/// In pixels: the picture, and the left and right edge of each plot.
 const SIZE: (u32, u32) = (760, 250);
 const PLOTS: [(u32, u32); 3] = [(8, 252), (258, 502), (508, 752)];
 const TOP: u32 = 84;
 
-/// What a plot shows of a measurement, in nanoseconds.
+/// A percentile that a plot shows, in nanoseconds.
 type Percentile = fn(&Latency) -> u64;
 
 const PERCENTILES: [(&str, Percentile); 3] = [
@@ -24,11 +24,11 @@ const PERCENTILES: [(&str, Percentile); 3] = [
     ("99.9th percentile, µs", |latency| latency.p999),
 ];
 
-/// Draws the hits of a run; none if nobody was asked for a share of what it answers at most.
+/// Draws the hits of a run; `None` if no load was a share of the capacity.
 ///
 /// # Errors
 ///
-/// When it cannot be drawn.
+/// If it cannot be drawn.
 pub fn draw(run: &Run) -> Result<Option<String>, Box<dyn Error>> {
     let shares: Vec<u8> = run
         .loads(Workload::HOT)
@@ -70,8 +70,8 @@ pub fn draw(run: &Run) -> Result<Option<String>, Box<dyn Error>> {
     svg.map(Some)
 }
 
-/// What a tenth of the rounds are not above. A machine that stands still for a millisecond, as one does that others share, shows in
-/// the tail of whoever is measured then, and in most rounds somebody's does.
+/// Returns the lowest decile over the rounds. A shared machine may stall for a millisecond, which shows in
+/// the tail of the server being measured, and in most rounds affects one of them.
 fn quiet(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! Latency of misses while a tenth of what is sent upstream is lost.
+//! Latency of misses while a tenth of the datagrams to upstreams is lost.
 //!
-//! An upstream of this process leaves one datagram in ten unanswered, by a seeded choice: the same ones for
-//! everybody. Each server is asked for new names at a fixed rate, first with one such upstream, then with
-//! two. Over TCP nothing is lost here; where packets are, the kernel sends them again.
+//! An upstream in this process leaves one datagram in ten unanswered, chosen by a seeded sequence, the same
+//! for every server. Each server is asked for new names at a fixed rate, first with one such upstream, then
+//! with two. Nothing is lost over TCP here; in practice the kernel retransmits.
 
 use std::fmt::Write as _;
 use std::io;
@@ -28,7 +28,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const UPSTREAMS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 78), Ipv4Addr::new(127, 0, 0, 79)];
 const FIRST_PORT: u16 = 22_053;
 
-/// What is measured; who is not installed is left out.
+/// The servers to measure, if installed.
 const SERVERS: [&str; 5] = ["dnsweir", "unbound", "dnsdist", "pdns-recursor", "coredns"];
 
 /// The percentiles of the table.
@@ -55,7 +55,7 @@ pub struct Settings {
     cores: Cores,
 }
 
-/// Measures everybody; gives the table.
+/// Measures all servers, and returns the table.
 pub fn run(settings: &Settings) -> io::Result<String> {
     pin(settings.cores.client)?;
     let scratch = Scratch::new()?;
@@ -117,7 +117,7 @@ fn measure(
         let schedule = Schedule::new(settings.rate, 2, duration);
         on_schedule(&mut client, &mut Monotonic, schedule, &mut || questions.next())
     };
-    // How long an answer takes is something that servers learn.
+    // Servers first learn how long an upstream takes to answer.
     ask(Duration::from_secs(2))?;
     asked.store(0, Ordering::Relaxed);
     let tally = ask(settings.duration)?;
@@ -125,7 +125,7 @@ fn measure(
     let answered = tally.answered as f64;
     let mut row = format!("| {} | {count} |", peer.name);
     for part in PARTS {
-        // Of all that were sent: who is not answered waits longest.
+        // Of all queries sent: unanswered ones count as the slowest.
         let latency = Some(part * sent / answered).filter(|part| *part <= 1.0);
         match latency.map(|part| tally.latency.value_at_quantile(part)) {
             Some(latency) => row += &format!(" {:.1} |", latency as f64 / 1e6),
@@ -138,7 +138,7 @@ fn measure(
     Ok(row)
 }
 
-/// Starts an upstream that ends with this process; gives its address.
+/// Starts an upstream that ends with this process, and returns its address.
 fn lossy(ip: Ipv4Addr, one_in: u64, seed: u64, asked: &Arc<AtomicU64>) -> io::Result<SocketAddrV4> {
     let address = SocketAddrV4::new(ip, free_port(ip, FIRST_PORT)?);
     let (udp, tcp) = (UdpSocket::bind(address)?, TcpListener::bind(address)?);
@@ -151,7 +151,7 @@ fn lossy(ip: Ipv4Addr, one_in: u64, seed: u64, asked: &Arc<AtomicU64>) -> io::Re
         loop {
             let (length, from) = udp.recv_from(&mut buffer)?;
             asked.fetch_add(1, Ordering::Relaxed);
-            // Xorshift64*, of which the upper bits are the good ones.
+            // Xorshift64*, whose upper bits are the good ones.
             random ^= random >> 12;
             random ^= random << 25;
             random ^= random >> 27;

@@ -1,5 +1,5 @@
-//! Measures dnsweir beside the peers that are installed. `bench/README.md` tells how, and what the
-//! figures mean.
+//! Measures dnsweir beside the peers that are installed. `bench/README.md` explains how, and what the figures
+//! mean.
 
 #![allow(
     clippy::print_stdout,

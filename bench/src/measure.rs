@@ -17,31 +17,31 @@ use crate::workload::Workload;
 /// TCP connections of the workload that uses them.
 const CONNECTIONS: usize = 8;
 
-/// How long a server is asked before its costs are counted: it may have stood still for a while.
+/// How long a server is asked before its costs are counted: it may have been frozen for a while.
 pub const RUN_IN: Duration = Duration::from_millis(200);
 
-/// How long filling a cache may take: in all at least, and for each name.
+/// How long filling a cache may take: the minimum in all, and per name.
 const WARM_UP: Duration = Duration::from_secs(10);
 const WARM_UP_EACH: Duration = Duration::from_micros(100);
 
 /// What to measure.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// Which round, from 0.
+    /// The round, from 0.
     pub round: u32,
-    /// What is asked.
+    /// The workload.
     pub workload: Workload,
-    /// How much.
+    /// The load.
     pub load: Load,
-    /// What the server answers at most, in queries per second, where the load is a share of that.
+    /// The server's capacity in queries per second, for a load that is a share of it.
     pub capacity: Option<f64>,
-    /// For how long.
+    /// The duration.
     pub duration: Duration,
-    /// Queries sent at once under a fixed load.
+    /// Queries sent together at a fixed rate.
     pub burst: usize,
-    /// Chooses the questions; another one for every measurement of a server.
+    /// Determines the questions; different for every measurement of a server.
     pub seed: u32,
-    /// The processor that the server is on.
+    /// The server's processor.
     pub core: usize,
 }
 
@@ -61,13 +61,12 @@ impl Plan {
     }
 }
 
-/// Asks everything once that should be in the cache. Gives how many queries were not answered as they
-/// should be.
+/// Asks for everything that should be in the cache. Returns the number of queries without a right answer.
 pub fn warm_up(server: SocketAddrV4, workload: Workload) -> io::Result<u64> {
     let mut client = UdpClient::new(server, Vec::new(), 8)?;
     let mut failed = 0;
-    // Twice: what a full queue dropped comes in the second pass, and some caches keep a name only when
-    // it is asked for again.
+    // Twice: the second pass repeats what a full queue dropped, and some caches keep a name only when it is
+    // asked for again.
     for _ in 0..2 {
         let (count, mut next) = workload.warm_up();
         let patience = WARM_UP.max(WARM_UP_EACH * count);

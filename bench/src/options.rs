@@ -59,7 +59,7 @@ pub struct Called {
     pub modules: Option<PathBuf>,
 }
 
-/// Seconds, not shorter than what a measurement makes sense for, and below a day.
+/// Parses seconds: at least a sensible measurement, and below a day.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.1..86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -67,7 +67,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A path from the root: servers run in folders of their own.
+/// Makes a path absolute: servers run in their own folders.
 pub fn absolute(text: &str) -> io::Result<PathBuf> {
     std::path::absolute(text)
 }

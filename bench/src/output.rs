@@ -10,10 +10,10 @@ use crate::peers::in_path;
 use crate::report::Run;
 use crate::{bars, cluster, curves, latency, scale};
 
-/// Where results go, unless told otherwise.
+/// The default folder of results.
 pub const FOLDER: &str = "target/bench";
 
-/// Whatever there are numbers of in `out`.
+/// Writes reports for all raw numbers in `out`.
 pub fn write_all(out: &Path) -> Result<(), Box<dyn Error>> {
     let scaled = DIMENSIONS
         .into_iter()
@@ -25,14 +25,14 @@ pub fn write_all(out: &Path) -> Result<(), Box<dyn Error>> {
     if followed {
         write_cluster(out)?;
     }
-    // Without any the missing file is the mistake to name.
+    // Without any, report the missing file.
     if !scaled && !followed || out.join("raw.jsonl").is_file() {
         write_report(out)?;
     }
     Ok(())
 }
 
-/// The report and the pictures of a run.
+/// Writes the report and pictures of a run.
 pub fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
     let run = Run::read(&out.join("raw.jsonl"))?;
     let markdown = run.markdown();
@@ -49,7 +49,7 @@ pub fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The report and the picture of all dimensions that there are numbers of.
+/// Writes the report and picture of all dimensions with raw numbers.
 pub fn write_curves(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut runs = Vec::new();
     for dimension in DIMENSIONS {
@@ -64,7 +64,7 @@ pub fn write_curves(out: &Path) -> Result<(), Box<dyn Error>> {
     write_picture(&out.join("scale.svg"), &curves::draw(&runs)?)
 }
 
-/// The tables and the picture of the followers of a cluster.
+/// Writes the tables and picture of the followers of a cluster.
 pub fn write_cluster(out: &Path) -> Result<(), Box<dyn Error>> {
     let run = Run::read(&out.join(cluster::RAW))?;
     let markdown = cluster::markdown(&run);
@@ -73,7 +73,7 @@ pub fn write_cluster(out: &Path) -> Result<(), Box<dyn Error>> {
     write_picture(&out.join("cluster.svg"), &cluster::draw(&run)?)
 }
 
-/// As SVG, and as PNG where something here can draw one.
+/// Writes SVG, and PNG if a program to convert it is installed.
 fn write_picture(path: &Path, svg: &str) -> Result<(), Box<dyn Error>> {
     fs::write(path, svg)?;
     if let Some(program) = in_path("rsvg-convert") {

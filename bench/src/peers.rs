@@ -1,9 +1,9 @@
-//! The servers that are measured, and how each is set up.
+//! The servers to measure, and how each is set up.
 //!
-//! All get the same task: answer on one address with one thread, cache without a limit that the
-//! workloads would reach (where a server allows that), forward everything else to one upstream. What a
-//! server's own documentation advises for speed is switched on; what it would do beside the task
-//! (validation, statistics, security polls, root priming) is switched off.
+//! All get the same task: answer on one address with one thread, cache without a limit that the workloads
+//! would reach (where a server allows that), forward everything else to one upstream. What a server's own
+//! documentation recommends for speed is switched on; work beyond the task (validation, statistics, security
+//! polls, root priming) is switched off.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,13 +16,13 @@ use crate::process::OUTPUT;
 /// A server that can be measured.
 #[derive(Debug)]
 pub struct Peer {
-    /// As it is written on the command line and in the table.
+    /// Its name on the command line and in the table.
     pub name: &'static str,
     /// Where its program comes from.
     pub program: Program,
-    /// Arguments that make the program tell its version.
+    /// Arguments that make the program print its version.
     version: &'static [&'static str],
-    /// Writes its files; gives the arguments to start it with.
+    /// Writes its files, and returns its arguments.
     set_up: fn(&Site) -> io::Result<Vec<OsString>>,
 }
 
@@ -31,9 +31,9 @@ pub struct Peer {
 pub enum Program {
     /// This one.
     Bench,
-    /// The proxy that is measured.
+    /// The proxy under test.
     Dnsweir,
-    /// The proxy, if there are modules of filters whose verdicts are not remembered.
+    /// The proxy, if modules of filters are given whose verdicts are not remembered.
     DnsweirCalled,
     /// Named on the command line, or found in `PATH`.
     Named(&'static str),
@@ -41,29 +41,29 @@ pub enum Program {
 
 /// What a peer is set up with.
 pub struct Site<'a> {
-    /// For its files; exists and is empty.
+    /// The folder for its files; exists and is empty.
     pub folder: &'a Path,
-    /// Where it has to answer.
+    /// Where it must answer.
     pub listen: SocketAddrV4,
-    /// Where it has to ask.
+    /// Its upstreams.
     pub upstreams: &'a [SocketAddrV4],
-    /// A free port on the same address, for one that needs a second.
+    /// A free port on the same address, for peers that need a second one.
     pub spare_port: u16,
-    /// Folder of `rewrite.wasm` and `nodecache.wasm` that remember nothing.
+    /// Folder of a `rewrite.wasm` and a `nodecache.wasm` whose verdicts are not remembered.
     pub called: Option<&'a Path>,
-    /// Whether everything that is asked for exists: the floor has only one answer.
+    /// Whether all names asked for exist: the floor has only one answer.
     pub exists: bool,
 }
 
 impl Site<'_> {
-    /// The upstreams, each as its configuration has it.
+    /// Formats the upstreams for its configuration.
     fn each(&self, between: &str, text: impl Fn(&SocketAddrV4) -> String) -> String {
         let all: Vec<String> = self.upstreams.iter().map(text).collect();
         all.join(between)
     }
 }
 
-/// All, in the order of the table.
+/// All peers, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
         name: "floor",
@@ -71,7 +71,7 @@ pub const PEERS: &[Peer] = &[
         version: &[],
         set_up: |site| Ok(floor(site)),
     },
-    // The same, waiting as a server with more than one socket has to.
+    // The same, but waiting as a server with several sockets must.
     Peer {
         name: "floor-epoll",
         program: Program::Bench,
@@ -143,7 +143,7 @@ pub const PEERS: &[Peer] = &[
         version: &["-version"],
         set_up: node_cache,
     },
-    // These write a line for each query, into files in memory.
+    // These write a line per query, to files in memory.
     Peer {
         name: "dnsweir+3-lines",
         program: Program::Dnsweir,
@@ -161,7 +161,7 @@ pub const PEERS: &[Peer] = &[
         program: Program::Named("dnsdist"),
         version: &["--version"],
         set_up: |site| {
-            // Text, appended and buffered; with its other output, so that it is forgotten with that.
+            // Text, appended and buffered; to the file of its other output, so that it is emptied with it.
             let file = site.folder.join(OUTPUT);
             let action = format!("LogAction(\"{}\", false, true, true)", file.display());
             dnsdist(site, &format!("addAction(AllRule(), {action})"))
@@ -176,25 +176,25 @@ pub const PEERS: &[Peer] = &[
 ];
 
 impl Peer {
-    /// The one called `name`.
+    /// Finds the peer called `name`.
     pub fn find(name: &str) -> Option<&'static Peer> {
         PEERS.iter().find(|peer| peer.name == name)
     }
 
-    /// The one called `name`, or who there is.
+    /// Finds the peer called `name`; the error lists all names.
     pub fn named(name: &str) -> Result<&'static Peer, String> {
         let known = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
         Peer::find(name).ok_or_else(|| format!("known are {}", known()))
     }
 
-    /// The command that starts `program` at `site`.
+    /// Returns the command that starts `program` at `site`.
     pub fn command(&self, program: &Path, site: &Site) -> io::Result<Command> {
         let mut command = Command::new(program);
         command.args((self.set_up)(site)?).current_dir(site.folder);
         Ok(command)
     }
 
-    /// The first line of what `program` says about its version that has a digit in it.
+    /// Returns the first line with a digit of the version that `program` prints.
     pub fn version(&self, program: &Path) -> String {
         if self.version.is_empty() {
             return "of this benchmark".to_owned();
@@ -213,7 +213,7 @@ impl Peer {
     }
 }
 
-/// The program called `name` in a folder of `PATH`, or where Debian puts servers.
+/// Finds the program called `name` in `PATH`, or where Debian puts servers.
 pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
@@ -222,7 +222,7 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Some put the date of a log line in front.
+/// Removes the date of a log line, which some put in front.
 fn without_date(line: &str) -> &str {
     match line.find(" PowerDNS") {
         Some(at) => &line[at + 1..],
@@ -240,29 +240,30 @@ fn floor(site: &Site) -> Vec<OsString> {
     words(&["floor", "--listen", &listen, "--answer", answer])
 }
 
-/// Writes a file into the peer's folder; gives its path.
+/// Writes a file into the peer's folder, and returns its path.
 fn write(site: &Site, name: &str, text: &str) -> io::Result<String> {
     let path = site.folder.join(name);
     std::fs::write(&path, text)?;
     Ok(path.display().to_string())
 }
 
-/// In front of `cache`, where they see every query. `rewrite` has a rule about a type, which makes it
-/// look at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` hears of every
+/// Stages in front of `cache`, where they see every query. `rewrite` has a rule about a type, so that it
+/// looks at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` gets every
 /// answer, and prints those of its classes.
 pub const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
 
-/// Classes for `log`: all answers, or those that no client is happy with.
+/// Classes for `log`: all answers, or only failures.
 pub const ALL: &str = "\"all\"";
 const FAILURES: &str = "\"denial\" \"error\"";
 
-/// The modules of the other two as the proxy has them.
+/// The proxy's built-in modules of the other two.
 pub const REWRITE: &str = "builtin:rewrite";
 /// See [`REWRITE`].
 pub const NODECACHE: &str = "builtin:nodecache";
 
-/// The `filter` blocks for that, with these classes for `log`, and these modules for the others. Their time limit is
-/// one that no measurement comes near, whatever runs beside it: a filter that is cut off costs less, and does less.
+/// Returns the `filter` blocks, with these classes for `log` and these modules for the others. Their time
+/// limit is beyond any measurement, even on a busy machine: a filter that is cut off costs less, and does
+/// less.
 pub fn filters(classes: &str, rewrite: &str, nodecache: &str) -> String {
     format!(
         r#"
@@ -303,7 +304,7 @@ zone "." {{
         listen = site.listen,
         upstreams = site.each(" ", |to| format!("\"{to}\"")),
     );
-    // Its folder is watched, and the files that lines are written to are not to be.
+    // Its folder is watched, and must not contain the files that lines are written to.
     std::fs::create_dir_all(site.folder.join("config"))?;
     let file = write(site, "config/dnsweir.kdl", &text)?;
     Ok(words(&["run", "--log-level", "warn", "--config", &file]))
@@ -349,7 +350,7 @@ forward-zone:
 }
 
 fn dnsdist(site: &Site, action: &str) -> io::Result<Vec<OsString>> {
-    // Reading 32 datagrams at once is off by default and the setting that makes it fast.
+    // Reading 32 datagrams at a time is off by default, and makes it fast.
     let text = format!(
         r#"setSecurityPollSuffix("")
 setACL({{"127.0.0.0/8"}})
@@ -469,7 +470,7 @@ fn corefile(site: &Site, plugin: &str) -> String {
 }
 
 fn node_cache(site: &Site) -> io::Result<Vec<OsString>> {
-    // It copies the base file to the other and watches it.
+    // It copies the base file to the other one, and watches it.
     let base = write(site, "Corefile.base", &corefile(site, ""))?;
     let file = write(site, "Corefile", &corefile(site, ""))?;
     let ip = site.listen.ip().to_string();

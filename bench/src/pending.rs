@@ -1,10 +1,9 @@
-//! Queries under way on one socket or connection, by message ID.
+//! Queries in flight on one socket or connection, by message ID.
 
 use crate::drive::Tally;
 use crate::wire::Question;
 
-/// Queries that are told apart, at most. Of the 16 bits of an ID these choose the place; the whole ID
-/// is compared.
+/// The most queries that can be in flight. The low bits of an ID choose the place; the whole ID is compared.
 const PLACES: usize = 8192;
 
 #[derive(Clone, Copy)]
@@ -14,7 +13,7 @@ struct Waiting {
     question: Question,
 }
 
-/// The queries under way.
+/// The queries in flight.
 pub struct Pending {
     places: Vec<Option<Waiting>>,
     next: u16,
@@ -22,7 +21,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// None.
+    /// Returns an empty set.
     pub fn new() -> Pending {
         Pending {
             places: vec![None; PLACES],
@@ -31,12 +30,12 @@ impl Pending {
         }
     }
 
-    /// Queries under way.
+    /// Returns the number of queries in flight.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Adds one; gives its ID. A query that stood in its place is [`PLACES`] queries old, and lost.
+    /// Adds a query, and returns its ID. A query already in its place is [`PLACES`] queries old, and lost.
     pub fn add(&mut self, due: u64, question: Question, tally: &mut Tally) -> u16 {
         let id = self.next;
         self.next = id.wrapping_add(1);
@@ -48,7 +47,7 @@ impl Pending {
         id
     }
 
-    /// Counts a reply that came at `now`; gives whether it belonged to a query.
+    /// Counts a reply that came at `now`. Returns whether it belonged to a query.
     pub fn answer(&mut self, reply: &[u8], now: u64, tally: &mut Tally) -> bool {
         let Some(id) = reply.first_chunk::<2>().copied().map(u16::from_be_bytes) else {
             return false;
@@ -67,7 +66,7 @@ impl Pending {
         true
     }
 
-    /// Counts those that were due before `before` as lost.
+    /// Counts queries due before `before` as lost.
     pub fn abandon(&mut self, before: u64, tally: &mut Tally) {
         for place in &mut self.places {
             if place.take_if(|waiting| waiting.due < before).is_some() {
@@ -77,7 +76,7 @@ impl Pending {
         }
     }
 
-    /// Takes all out, with the time each was due, to be asked again.
+    /// Takes all queries, with the time each was due, to send them again.
     pub fn take_all(&mut self) -> Vec<(u64, Question)> {
         self.count = 0;
         let taken = self.places.iter_mut().filter_map(Option::take);

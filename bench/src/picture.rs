@@ -7,7 +7,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What is drawn on.
+/// The drawing area.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 pub const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
@@ -19,7 +19,7 @@ pub const GREEN: RGBColor = RGBColor(0x0f, 0x76, 0x6e);
 pub const BROWN: RGBColor = RGBColor(0x9a, 0x5b, 0x13);
 pub const VIOLET: RGBColor = RGBColor(0x6d, 0x28, 0xd9);
 
-/// Each colour on dark paper.
+/// Each colour in a dark theme.
 const DARK: [(RGBColor, &str); 8] = [
     (PAPER, "#0d1117"),
     (INK, "#e5e7eb"),
@@ -31,7 +31,7 @@ const DARK: [(RGBColor, &str); 8] = [
     (VIOLET, "#a78bfa"),
 ];
 
-/// Draws a picture of this size; gives its text.
+/// Draws a picture of this size, and returns its text.
 pub fn draw(
     size: (u32, u32),
     paint: impl FnOnce(&Area) -> Result<(), Box<dyn Error>>,
@@ -44,7 +44,7 @@ pub fn draw(
     paint(&area)?;
     area.present()?;
     drop(area);
-    // A style goes before what an element says of its own colours.
+    // A style sheet takes precedence over colour attributes.
     let mut style = String::from("<style>@media (prefers-color-scheme: dark){\n");
     for (RGBColor(red, green, blue), dark) in DARK {
         let light = format!("#{red:02X}{green:02X}{blue:02X}");
@@ -56,17 +56,17 @@ pub fn draw(
     Ok(svg.replacen('>', &format!(">\n{style}}}</style>"), 1))
 }
 
-/// A way to write: so large, in this colour, and beginning, centred or ending (`across`) on the line that it is put on.
+/// Returns a text style of this size and colour, aligned by `across` relative to its position.
 pub fn text(size: f64, colour: RGBColor, across: HPos) -> TextStyle<'static> {
     TextStyle {
-        // Plotters takes a size to be that of the tallest letters.
+        // Plotters takes a size as that of the tallest letters.
         font: ("system-ui, sans-serif", size * 1.24).into_font(),
         color: colour.to_backend_color(),
         pos: Pos::new(across, VPos::Bottom),
     }
 }
 
-/// [`text`] for a heading.
+/// Returns the [`text`] style of headings.
 pub fn heading(size: f64) -> TextStyle<'static> {
     let mut style = text(size, INK, HPos::Left);
     style.font = style.font.style(FontStyle::Bold);

@@ -1,5 +1,5 @@
-//! Processes of the benchmark: pinned to a processor, stopped while others are measured, and gone when
-//! their owner is.
+//! Processes of the benchmark: pinned to a processor, stopped while others are measured, and gone when their
+//! owner is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,27 +14,27 @@ use socket2::{SockAddr, Socket, Type};
 
 use crate::wire::{A, Question};
 
-/// How long a server may take to answer its first query, to answer one after an overload, and to end.
+/// Time limits for a server's first answer, for an answer after an overload, and for its exit.
 const START: Duration = Duration::from_secs(30);
 const RECOVERY: Duration = Duration::from_secs(5);
 const END: Duration = Duration::from_secs(3);
 
-/// Files in a server's folder with what it writes; both are appended to.
+/// Files in a server's folder with its output; both are appended to.
 pub const OUTPUT: &str = "stdout";
 const ERRORS: &str = "stderr";
 
-/// A server under measurement, or its upstream.
+/// A server under test, or its upstream.
 pub struct Server {
     child: Child,
     /// Where it answers.
     pub address: SocketAddrV4,
-    /// From its start to its first answer.
+    /// The time from its start to its first answer.
     pub start: Duration,
     folder: PathBuf,
 }
 
 impl Server {
-    /// Starts `command` on processor `core` and waits until it answers on `address`. Its output goes to
+    /// Starts `command` on processor `core`, and waits until it answers on `address`. Its output goes to
     /// files in `folder`.
     pub fn start(
         command: &mut Command,
@@ -52,7 +52,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The same for one that has other questions to answer: it does not wait.
+    /// Starts `command` without waiting, for servers with other questions to answer.
     pub fn launch(
         command: &mut Command,
         core: usize,
@@ -63,11 +63,11 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(append(&folder.join(OUTPUT))?)
             .stderr(append(&folder.join(ERRORS))?);
-        // SAFETY: between fork and exec only async-signal-safe functions are called: two system calls
-        // on values made before.
+        // SAFETY: between fork and exec only async-signal-safe functions are called: two system calls on
+        // values made before.
         unsafe {
             command.pre_exec(move || {
-                // If the benchmark dies, however that may be, nothing stays behind.
+                // If the benchmark dies in any way, nothing stays behind.
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -86,7 +86,7 @@ impl Server {
         })
     }
 
-    /// Lets the threads that it has use these processors.
+    /// Lets its existing threads use these processors.
     pub fn spread(&self, cores: &[usize]) -> io::Result<()> {
         for thread in fs::read_dir(format!("/proc/{}/task", self.id()))? {
             let name = thread?.file_name();
@@ -97,7 +97,7 @@ impl Server {
         Ok(())
     }
 
-    /// Its threads whose names begin so, by name.
+    /// Returns its threads whose names start with `name`, sorted by name.
     pub fn threads(&self, name: &str) -> io::Result<Vec<libc::pid_t>> {
         let mut found = Vec::new();
         for thread in fs::read_dir(format!("/proc/{}/task", self.id()))? {
@@ -114,9 +114,9 @@ impl Server {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Duplicates of its sockets for datagrams at the address where it answers, in the order in which they were opened.
+    /// Duplicates its datagram sockets at the address where it answers, in the order of their descriptors.
     pub fn datagram_sockets(&self) -> io::Result<Vec<Socket>> {
-        // SAFETY: takes two numbers, and returns a descriptor that is nobody else's, or an error.
+        // SAFETY: takes two numbers, and returns a new descriptor of our own, or an error.
         let process = unsafe {
             match libc::syscall(libc::SYS_pidfd_open, self.id(), 0) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -135,7 +135,7 @@ impl Server {
             // SAFETY: as above; the descriptor of the process is open.
             let socket = unsafe {
                 match libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) {
-                    // Closed since.
+                    // Closed meanwhile.
                     -1 => continue,
                     found => Socket::from_raw_fd(found as RawFd),
                 }
@@ -143,7 +143,7 @@ impl Server {
             let here = |address: SockAddr| address.as_socket_ipv4() == Some(self.address);
             let is_one =
                 socket.local_addr().is_ok_and(here) && socket.r#type().is_ok_and(|kind| kind == Type::DGRAM);
-            // The proxy has each twice.
+            // The proxy has two descriptors of each.
             let place = fs::read_link(format!("{folder}/{number}"))?;
             if is_one && !seen.contains(&place) {
                 sockets.push(socket);
@@ -153,23 +153,23 @@ impl Server {
         Ok(sockets)
     }
 
-    /// Its process ID.
+    /// Returns its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Takes it off the processor, so that it cannot disturb another's measurement.
+    /// Stops it, so that it cannot disturb another measurement.
     pub fn freeze(&self) -> io::Result<()> {
         self.signal(libc::SIGSTOP)
     }
 
-    /// Lets it run again, and waits until it has worked off what an overload may have left.
+    /// Resumes it, and waits until it has worked off what an overload may have left.
     pub fn thaw(&mut self) -> io::Result<()> {
         self.signal(libc::SIGCONT)?;
         self.until_it_answers(RECOVERY)
     }
 
-    /// Empties the files that its output goes to.
+    /// Empties its output files.
     pub fn forget_output(&self) -> io::Result<()> {
         for name in [OUTPUT, ERRORS] {
             OpenOptions::new()
@@ -181,7 +181,7 @@ impl Server {
     }
 
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
-        // SAFETY: takes two numbers. The process is our child and not yet waited for, so the ID is its.
+        // SAFETY: takes two numbers. The process is our child and not yet waited for, so the ID is its own.
         match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -210,13 +210,12 @@ impl Server {
                 .send(&query[..length])
                 .and_then(|_| socket.recv(&mut reply));
             match received {
-                // The floor of the denials says no to this too: any answer will do for one that
-                // gives no other.
+                // The NXDOMAIN floor denies this name, too: accept a denial.
                 Ok(length) if question.is_answered_by(&reply[..length]) || reply[3] & 0x0f == 3 => {
                     return Ok(());
                 }
                 Ok(_) => std::thread::sleep(Duration::from_millis(50)),
-                // Not listening yet: the refusal comes at once.
+                // Not listening yet: the refusal is immediate.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -227,7 +226,7 @@ impl Server {
     }
 }
 
-/// The end of what the server in `folder` wrote.
+/// Returns the end of the output of the server in `folder`.
 pub fn last_words(folder: &Path) -> String {
     let mut words = String::new();
     for name in [ERRORS, OUTPUT] {
@@ -243,7 +242,7 @@ pub fn last_words(folder: &Path) -> String {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A frozen process takes no notice of SIGTERM. Errors: it has ended already.
+        // A frozen process does not handle SIGTERM. Errors mean that it has ended.
         let _ = self.signal(libc::SIGCONT);
         let _ = self.signal(libc::SIGTERM);
         let start = Instant::now();
@@ -258,22 +257,21 @@ impl Drop for Server {
     }
 }
 
-/// Puts the calling thread, and what it starts, on processor `core`.
+/// Pins the calling thread, and threads and processes it starts, to processor `core`.
 pub fn pin(core: usize) -> io::Result<()> {
     set_affinity(0, &[core])
 }
 
-/// How many processors there are, whatever the calling thread may use.
+/// Returns the number of processors, regardless of the calling thread's affinity.
 pub fn processors() -> usize {
     // SAFETY: takes a number.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1)
 }
 
-/// Lets `thread`, or if that is 0 the calling one, use only these processors.
+/// Restricts `thread`, or the calling thread if 0, to these processors.
 pub fn set_affinity(thread: libc::pid_t, cores: &[usize]) -> io::Result<()> {
-    // SAFETY: a set of all zeros is an empty set; `CPU_SET` ignores what is out of range; the size is
-    // that of the set.
+    // SAFETY: an all-zero set is empty; `CPU_SET` ignores what is out of range; the size is that of the set.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for core in cores {
@@ -288,7 +286,7 @@ pub fn set_affinity(thread: libc::pid_t, cores: &[usize]) -> io::Result<()> {
     }
 }
 
-/// A port on `ip` that nobody listens on, neither over UDP nor TCP, from `first` on.
+/// Returns the first port on `ip` from `first` that is free over UDP and TCP.
 pub fn free_port(ip: Ipv4Addr, first: u16) -> io::Result<u16> {
     (first..first.saturating_add(500))
         .find(|port| UdpSocket::bind((ip, *port)).is_ok() && TcpListener::bind((ip, *port)).is_ok())
@@ -299,12 +297,12 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// A folder for files that live as long as the benchmark does, in memory if possible: a query log on a
-/// disk would measure the disk.
+/// A temporary folder that lives as long as the benchmark, in memory if possible: a query log on a disk would
+/// measure the disk.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// Makes it.
+    /// Creates it.
     pub fn new() -> io::Result<Scratch> {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() {
@@ -317,7 +315,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// A folder in it.
+    /// Creates a folder in it.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.0.join(name);
         fs::create_dir_all(&path)?;

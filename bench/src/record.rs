@@ -1,4 +1,4 @@
-//! The raw numbers of a run: lines of JSON, each written when it is known.
+//! The raw numbers of a run: lines of JSON, each written as soon as it is known.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,11 +17,11 @@ use crate::sample::Sample;
 pub enum Entry {
     /// Where and how the rest was measured.
     Environment(Environment),
-    /// Something that the report has to mention.
+    /// A note for the report.
     Note { text: String },
     /// One measurement.
     Sample(Sample),
-    /// A figure that is not of a measurement.
+    /// A figure that is not part of a sample.
     Figure(Figure),
 }
 
@@ -29,7 +29,7 @@ pub enum Entry {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Environment {
     unix_time: u64,
-    /// The model, and how many of them.
+    /// The model.
     pub processor: String,
     pub processors: usize,
     pub kernel: String,
@@ -39,12 +39,12 @@ pub struct Environment {
     pub rounds: u32,
     pub seconds: f64,
     pub burst: usize,
-    /// Of the servers, by name.
+    /// The servers' versions, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
 }
 
-/// A figure of something by its name.
+/// A named figure of something.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
     pub of: String,
@@ -53,7 +53,7 @@ pub struct Figure {
 }
 
 impl Environment {
-    /// This machine.
+    /// Describes this machine.
     pub fn of(pace: &Pace) -> Environment {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -83,11 +83,11 @@ impl Environment {
     }
 }
 
-/// The file of the raw numbers.
+/// The file of raw numbers.
 pub struct Record(File);
 
 impl Record {
-    /// An empty file at `path`.
+    /// Creates an empty file at `path`.
     pub fn create(path: &Path) -> io::Result<Record> {
         File::create(path).map(Record)
     }
@@ -106,7 +106,7 @@ impl Record {
         }))
     }
 
-    /// Adds something that the report has to mention.
+    /// Adds a note for the report, and prints it.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         eprintln!("{text}");
         self.write(&Entry::Note {

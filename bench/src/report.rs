@@ -1,4 +1,4 @@
-//! The table, made from the raw numbers.
+//! The report, made from the raw numbers.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,21 +13,21 @@ use crate::workload::Workload;
 /// The loop that all others are compared with.
 pub const FLOOR: &str = "floor";
 
-/// The proxy without filters, and its variants with three, the better witness first.
+/// The proxy without filters, and its variants with three filters, the more telling one first.
 const BARE: &str = "dnsweir";
 const FILTERED: [&str; 2] = ["dnsweir+3-called", "dnsweir+3"];
 
-/// Above these parts a cell is marked: queries without a right answer, and processor time of others.
+/// A cell is marked above these shares: of queries without a right answer, and of CPU time used by others.
 pub const FAILED: f64 = 0.001;
 const DISTURBED: f64 = 0.05;
 
 /// The raw numbers of a run.
 #[derive(Default)]
 pub struct Run {
-    /// Where and how.
+    /// Where and how it was measured.
     pub environment: Environment,
     notes: Vec<String>,
-    /// What was measured.
+    /// The measurements.
     pub samples: Samples,
     figures: Vec<Figure>,
 }
@@ -49,7 +49,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Takes one line of the raw numbers.
+    /// Adds a line of the raw numbers.
     pub fn add(&mut self, entry: Entry) {
         match entry {
             Entry::Environment(environment) => self.environment = environment,
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// A run in which this was measured.
+    /// Returns a run with these samples.
     #[cfg(test)]
     pub fn of(samples: &[Sample]) -> Run {
         let mut run = Run::default();
@@ -70,21 +70,21 @@ impl Run {
         run
     }
 
-    /// What was noted of something.
+    /// Returns a recorded figure.
     pub fn figure(&self, of: &str, what: &str) -> Option<f64> {
         let mut all = self.figures.iter();
         let found = all.find(|figure| figure.of == of && figure.what == what);
         found.map(|figure| figure.value)
     }
 
-    /// The middle of all that was noted of it.
+    /// Returns the median of a figure's values.
     pub fn middle_figure(&self, of: &str, what: &str) -> Option<f64> {
         let all = self.figures.iter();
         let found = all.filter(|figure| figure.of == of && figure.what == what);
         median(found.map(|figure| figure.value))
     }
 
-    /// Of whom figures were noted, each once.
+    /// Returns the names that have figures, each once.
     pub fn figured(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         for figure in &self.figures {
@@ -95,7 +95,7 @@ impl Run {
         all
     }
 
-    /// Peers that were measured under `workload`, in the order of the table.
+    /// Returns the peers measured under `workload`, in the order of the table.
     pub fn peers(&self, workload: Workload) -> Vec<&'static str> {
         let measured = |name: &str| {
             let mut all = self.samples.0.iter();
@@ -108,7 +108,7 @@ impl Run {
             .collect()
     }
 
-    /// What was asked, in the order of the table.
+    /// Returns the workloads in the order of the table.
     pub fn workloads(&self) -> Vec<Workload> {
         let mut workloads = Workload::ALL.to_vec();
         for sample in &self.samples.0 {
@@ -119,7 +119,7 @@ impl Run {
         workloads
     }
 
-    /// Loads that `workload` was measured under: rates ascending, then saturation.
+    /// Returns the loads that `workload` was measured under: rates ascending, then saturation.
     pub fn loads(&self, workload: Workload) -> Vec<Load> {
         let all = self.samples.0.iter().filter(|sample| sample.workload == workload);
         let mut loads: Vec<Load> = all.map(|sample| sample.load).collect();
@@ -128,7 +128,7 @@ impl Run {
         loads
     }
 
-    /// The median over the rounds of what `figure` takes from a sample.
+    /// Returns the median of `figure` over the rounds.
     pub fn median(
         &self,
         peer: &str,
@@ -139,7 +139,7 @@ impl Run {
         median(self.samples.of(peer, workload, load).filter_map(figure))
     }
 
-    /// The whole report, in Markdown.
+    /// Returns the whole report, in Markdown.
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Benchmark\n\n");
         self.write_environment(&mut out);
@@ -159,14 +159,14 @@ impl Run {
         out
     }
 
-    /// What the run has to say about itself.
+    /// Writes the notes of the run.
     pub fn write_notes(&self, out: &mut String) {
         for note in &self.notes {
             let _ = writeln!(out, "- {}", note.trim_end().replace('\n', "\n  "));
         }
     }
 
-    /// Where and how this was measured.
+    /// Writes where and how this was measured.
     pub fn write_environment(&self, out: &mut String) {
         let on = &self.environment;
         let _ = writeln!(
@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    /// What a query costs, and ratios of that.
+    /// Writes the costs of a query, and their ratios.
     fn write_costs(&self, out: &mut String, workload: Workload, loads: &[Load]) {
         let filtered = FILTERED
             .into_iter()
@@ -243,7 +243,7 @@ impl Run {
         }
     }
 
-    /// What clients get for it: rate, latency, loss; and memory.
+    /// Writes the service for clients: rate, latency and loss; and the memory used.
     fn write_service(&self, out: &mut String, workload: Workload, loads: &[Load]) {
         let mut head = vec!["service".to_owned()];
         for load in loads {
@@ -297,7 +297,7 @@ impl Run {
         }
     }
 
-    /// The largest of all loads.
+    /// Returns the largest memory of all loads.
     fn memory(&self, peer: &str, workload: Workload) -> String {
         let all = self.samples.0.iter();
         let samples = all.filter(|sample| sample.peer == peer && sample.workload == workload);
@@ -308,7 +308,7 @@ impl Run {
         })
     }
 
-    /// The least and the most that a query cost in a round.
+    /// Returns the least and greatest cost of a query in any round.
     fn range(&self, peer: &str, workload: Workload, load: Load) -> String {
         let costs = self.samples.of(peer, workload, load).filter_map(Sample::cost);
         let (least, most) = costs.fold((f64::MAX, 0.0_f64), |(least, most), cost| {
@@ -321,7 +321,7 @@ impl Run {
         }
     }
 
-    /// What is to be said about a cell.
+    /// Returns the marks of a cell.
     pub fn mark(&self, peer: &str, workload: Workload, load: Load) -> String {
         let above = |figure: fn(&Sample) -> f64, limit| {
             let median = self.median(peer, workload, load, |sample| Some(figure(sample)));
@@ -338,7 +338,7 @@ impl Run {
     }
 }
 
-/// The head of a table, its first column to the left.
+/// Writes the head of a table, with its first column left-aligned.
 pub fn write_head(out: &mut String, cells: &[String]) {
     write_row(out, cells);
     out.push_str("|---|");
@@ -346,7 +346,7 @@ pub fn write_head(out: &mut String, cells: &[String]) {
     out.push('\n');
 }
 
-/// A row of a table.
+/// Writes a row of a table.
 pub fn write_row(out: &mut String, cells: &[String]) {
     let _ = writeln!(out, "| {} |", cells.join(" | "));
 }

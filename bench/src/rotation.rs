@@ -1,8 +1,8 @@
 //! Measuring several servers in turn.
 //!
-//! All of them are started and warmed; then each round measures every one, beginning with another one each
-//! time. Whoever is not being measured is stopped with SIGSTOP. So a machine that is slower for a while is
-//! so for all, and the ratios of a round mean something even then.
+//! All of them are started and warmed; then each round measures every one, starting with another one each
+//! time. Servers that are not being measured are stopped with SIGSTOP. So temporary slowness of the machine
+//! affects all, and the ratios within a round stay meaningful.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,7 +16,7 @@ use crate::report::FLOOR;
 use crate::sample::Sample;
 use crate::workload::Workload;
 
-/// Where servers answer, and where the upstream does.
+/// The addresses of servers and of the upstream.
 pub const SERVERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const UPSTREAM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
 
@@ -25,18 +25,18 @@ pub const FIRST_PORT: u16 = 20_053;
 
 /// One measurement of a round.
 pub struct Turn {
-    /// Of what is measured, as the raw numbers have it.
+    /// The name in the raw numbers of what is measured.
     pub name: String,
-    /// What is asked.
+    /// The workload.
     pub workload: Workload,
-    /// Index of the server that is asked.
+    /// Index of the server to ask.
     pub server: usize,
-    /// What it answers at most, in queries per second, where that was measured.
+    /// The server's capacity in queries per second, if measured.
     pub capacity: Option<f64>,
 }
 
-/// Measures each turn once by `plan`, whose workload is the turn's own, beginning with another one in each round; returns
-/// what was measured.
+/// Measures each turn once by `plan`, but with the turn's own workload, starting with another turn in each
+/// round. Returns the samples.
 pub fn measure_in_turn(
     record: &mut Record,
     servers: &mut [Server],
@@ -79,7 +79,7 @@ pub fn measure_in_turn(
     Ok(samples)
 }
 
-/// Starts the server that all others ask.
+/// Starts the upstream of all other servers.
 pub fn start_upstream(core: usize, scratch: &Scratch) -> io::Result<Server> {
     let address = SocketAddrV4::new(UPSTREAM, free_port(UPSTREAM, FIRST_PORT)?);
     let mut command = Command::new(std::env::current_exe()?);
@@ -87,7 +87,7 @@ pub fn start_upstream(core: usize, scratch: &Scratch) -> io::Result<Server> {
     Server::start(&mut command, core, address, &scratch.folder("upstream")?)
 }
 
-/// Starts the server that knows nothing.
+/// Starts the floor, which has one fixed answer.
 pub fn start_floor(core: usize, scratch: &Scratch) -> io::Result<Server> {
     let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, FIRST_PORT)?);
     let folder = scratch.folder(FLOOR)?;
@@ -95,7 +95,7 @@ pub fn start_floor(core: usize, scratch: &Scratch) -> io::Result<Server> {
     let site = Site {
         folder: &folder,
         listen,
-        // It asks nobody.
+        // It has no upstreams.
         upstreams: &[],
         spare_port: 0,
         called: None,

@@ -59,7 +59,7 @@ enum Rates {
 }
 
 impl Settings {
-    /// The program of `peer`, if there is one.
+    /// Returns the program of `peer`, if it is installed.
     fn program(&self, peer: &Peer) -> Option<PathBuf> {
         let path = match peer.program {
             Program::Bench => std::env::current_exe().ok()?,
@@ -94,7 +94,7 @@ impl Settings {
     }
 }
 
-/// Does all of it.
+/// Runs all measurements.
 pub fn run(settings: &Settings) -> io::Result<()> {
     fs::create_dir_all(&settings.out)?;
     let mut record = Record::create(&settings.out.join("raw.jsonl"))?;
@@ -170,7 +170,7 @@ fn run_workload(
     Ok(())
 }
 
-/// Starts and warms all that can be, and stops them again until it is their turn.
+/// Starts and warms every server that can be started, and freezes it until its turn.
 fn start_each(
     settings: &Settings,
     workload: Workload,
@@ -208,8 +208,8 @@ fn start_each(
     Ok((servers, turns))
 }
 
-/// Measures once more what each server answers at most: the median of all rounds so far. A machine that is slower for a
-/// while is so for this, too.
+/// Measures each server's capacity once more: the median of all rounds so far, so that temporary slowness of
+/// the machine affects it as well.
 fn measure_capacity(
     record: &mut Record,
     servers: &mut [Server],

@@ -1,4 +1,4 @@
-//! One measurement: what was offered, what came of it, and what it cost. Kept as a line of JSON.
+//! One measurement: the load, the outcome, and the cost. Stored as a line of JSON.
 
 use std::str::FromStr;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::{Workload, grouped};
 
-/// How much was asked.
+/// The load offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Load {
-    /// Queries per second, whatever comes back.
+    /// Queries per second, regardless of answers.
     Rate(u32),
-    /// This part of what the server answers at most, in hundredths.
+    /// A share of the server's capacity, in percent.
     Share(u8),
     /// As many as are answered.
     Saturation,
 }
 
 impl Load {
-    /// As the command line and the raw numbers have it.
+    /// Returns its form on the command line and in the raw numbers.
     pub fn text(self) -> String {
         match self {
             Load::Rate(rate) => rate.to_string(),
@@ -28,7 +28,7 @@ impl Load {
         }
     }
 
-    /// As the table has it.
+    /// Returns its form in the table.
     pub fn title(self) -> String {
         match self {
             Load::Rate(rate) => format!("{} q/s", grouped(rate.into())),
@@ -69,7 +69,7 @@ impl From<Load> for String {
 /// Latencies from when a query was due to its answer, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half were faster.
+    /// Half of the queries were faster.
     #[serde(rename = "p50_ns")]
     pub p50: u64,
     /// 99 of 100 were faster.
@@ -86,22 +86,22 @@ pub struct Latency {
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which round of the rotation, from 0.
+    /// The round of the rotation, from 0.
     pub round: u32,
     /// [`Peer::name`](crate::peers::Peer::name).
     pub peer: String,
-    /// What was asked.
+    /// The workload.
     pub workload: Workload,
-    /// How much.
+    /// The load.
     pub load: Load,
     /// How long queries were sent, in seconds.
     pub seconds: f64,
-    /// How long the server's cost was counted: that, and until the last answer.
+    /// How long the server's cost was counted, in seconds: that time, plus the wait for the last answer.
     #[serde(rename = "counted_seconds")]
     pub counted: f64,
     /// Queries sent.
     pub sent: u64,
-    /// Answered as they should be.
+    /// Answered correctly.
     pub answered: u64,
     /// Answered with something else, such as SERVFAIL.
     pub wrong: u64,
@@ -109,58 +109,58 @@ pub struct Sample {
     pub lost: u64,
     /// Connections that the server closed.
     pub reconnects: u64,
-    /// Nanoseconds of processor time, by the scheduler's account.
+    /// Nanoseconds of CPU time, from the scheduler.
     #[serde(rename = "processor_ns")]
     pub processor: u64,
-    /// The same by the process's ticks.
+    /// The same, from the process's ticks.
     #[serde(rename = "processor_ticked_ns")]
     pub ticked: u64,
-    /// Nanoseconds that others used the server's processor.
+    /// Nanoseconds for which others used the server's processor.
     #[serde(rename = "foreign_ns")]
     pub foreign: u64,
     /// From due to answered.
     #[serde(flatten)]
     pub latency: Latency,
-    /// How late the client itself was: 99 of 100 batches were sent sooner after they were due, in ns.
+    /// The client's own delay: 99 % of batches were sent within this many ns of when they were due.
     #[serde(rename = "client_late_p99_ns")]
     pub client_late: u64,
     /// Resident memory afterwards, in KiB.
     #[serde(rename = "rss_kib")]
     pub resident: u64,
-    /// The same with shared pages counted by their part.
+    /// The same, with shared pages counted proportionally.
     #[serde(rename = "pss_kib")]
     pub proportional: u64,
 }
 
 impl Sample {
-    /// Microseconds of processor time for each answer; none if there was none.
+    /// Returns the microseconds of CPU time per answer; `None` without answers.
     pub fn cost(&self) -> Option<f64> {
         let answers = self.answered + self.wrong;
         (answers > 0).then(|| self.processor as f64 / 1000.0 / answers as f64)
     }
 
-    /// Right answers per second.
+    /// Returns the right answers per second.
     pub fn rate(&self) -> f64 {
         self.answered as f64 / self.seconds
     }
 
-    /// Part of the queries that got no right answer.
+    /// Returns the share of queries without a right answer.
     pub fn failed(&self) -> f64 {
         (self.lost + self.wrong) as f64 / self.sent.max(1) as f64
     }
 
-    /// Part of a processor that the server used.
+    /// Returns the share of a processor that the server used.
     pub fn busy(&self) -> f64 {
         self.processor as f64 / 1e9 / self.counted
     }
 
-    /// Part of the server's processor that others used.
+    /// Returns the share of the server's processor that others used.
     pub fn disturbed(&self) -> f64 {
         self.foreign as f64 / 1e9 / self.counted
     }
 }
 
-/// The middle value, or the mean of the two in the middle; none of nothing.
+/// Returns the middle value, or the mean of the two in the middle; `None` without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -177,7 +177,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 pub struct Samples(pub Vec<Sample>);
 
 impl Samples {
-    /// Those of one cell of the table.
+    /// Returns the samples of one cell of the table.
     pub fn of<'a>(
         &'a self,
         peer: &'a str,
@@ -189,8 +189,8 @@ impl Samples {
         self.0.iter().filter(matching)
     }
 
-    /// What a query costs `peer` beside what it costs `other`: the ratio in each round, of which the
-    /// median. A machine that is slower for a while is so for both of a round.
+    /// Returns the median over rounds of the cost of a query for `peer` divided by that for `other`.
+    /// Temporary slowness of the machine affects both in a round.
     pub fn cost_ratio(&self, peer: &str, other: &str, workload: Workload, load: Load) -> Option<f64> {
         median(self.of(peer, workload, load).filter_map(|sample| {
             let beside = self
@@ -205,7 +205,7 @@ impl Samples {
 pub mod tests {
     use super::*;
 
-    /// A sample with a cost per answer, in microseconds.
+    /// Returns a sample with this cost per answer, in microseconds.
     pub fn sample(peer: &str, round: u32, load: Load, cost: u64) -> Sample {
         Sample {
             round,

@@ -1,4 +1,4 @@
-//! How the cost of a query grows with what there is: entries, zones, filters, rules, clients, workers.
+//! How the cost of a query grows with the number of entries, zones, filters, rules, clients, workers.
 //!
 //! Each point of a curve is a proxy of its own. All points of a dimension are measured in rotation at one fixed
 //! load, with the floor under the same workload beside them. What the noise of sockets hides shows from inside:
@@ -24,18 +24,18 @@ use crate::report::FLOOR;
 use crate::rotation::{FIRST_PORT, SERVERS, Turn, measure_in_turn, start_floor, start_upstream};
 use crate::sample::Load;
 
-/// What the raw numbers call figures of a point.
+/// Figures in the raw numbers. Nanoseconds per hit, without sockets.
 pub const INSIDE_NS: &str = "inside_ns";
-/// Milliseconds to make a generation of its configuration.
+/// Milliseconds to build a generation of its configuration.
 pub const BUILT_MS: &str = "built_ms";
 /// Milliseconds from the start of the process to the first answer.
 pub const START_MS: &str = "start_ms";
 
-/// Queries of a round from inside, at least.
+/// The least number of queries in a round from inside.
 const INSIDE: u64 = 200_000;
-/// Where they are dear, no longer than this.
+/// The time limit of a round, for expensive queries.
 const INSIDE_LIMIT: Duration = Duration::from_millis(500);
-/// Queries of a batch from inside: as many as a worker that has a lot to do finds.
+/// Queries in a batch from inside: as many as a busy worker finds.
 const INSIDE_BATCH: usize = 32;
 
 /// What to run.
@@ -58,16 +58,16 @@ pub struct Settings {
     pub out: PathBuf,
 }
 
-/// Where the raw numbers of a dimension are.
+/// Returns the path of a dimension's raw numbers.
 pub fn raw(out: &Path, dimension: Dimension) -> PathBuf {
     out.join(format!("scale-{}.jsonl", dimension.name))
 }
 
-/// Does all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 ///
-/// When something cannot be started, or cannot be written.
+/// If something cannot be started or written.
 pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&settings.out)?;
     let dimensions = match &settings.dimensions[..] {
@@ -89,14 +89,14 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What of a curve can be measured here.
+/// Returns the points of a curve that can be measured here.
 fn points(settings: &Settings, line: &Line) -> Vec<(u32, Point)> {
     let mut points: Vec<_> = line.points(processors()).collect();
     points.retain(|(_, point)| !point.called || settings.called.modules.is_some());
     points
 }
 
-/// The processors for a point: the server's first, the client's last.
+/// Returns the processors for a point: the server's first, the client's last.
 fn cores(settings: &Settings, point: &Point) -> Vec<usize> {
     let Cores { server, client } = settings.pace.cores;
     let others = (0..processors()).filter(|core| ![server, client].contains(core));
@@ -104,7 +104,7 @@ fn cores(settings: &Settings, point: &Point) -> Vec<usize> {
     all.take(point.cores).collect()
 }
 
-/// Without sockets.
+/// Measures without sockets.
 fn inside(
     settings: &Settings,
     dimension: Dimension,
@@ -139,7 +139,7 @@ fn inside(
     Ok(())
 }
 
-/// With sockets.
+/// Measures with sockets.
 fn outside(
     settings: &Settings,
     dimension: Dimension,
@@ -181,7 +181,7 @@ fn outside(
         }
     }
     for round in 0..settings.pace.rounds {
-        // Each turn has a workload of its own.
+        // Each turn has its own workload.
         let (any, load) = (turns[0].workload, Load::Rate(settings.rate));
         let plan = Plan::of(&settings.pace, round, round, any, load);
         measure_in_turn(record, &mut servers, &turns, plan)?;

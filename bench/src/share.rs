@@ -1,10 +1,11 @@
-//! What it costs threads to answer the same names from one cache, and what more threads than there are processors would
-//! come to.
+//! What it costs threads to answer the same names from one cache, and an estimate for more threads than there
+//! are processors.
 //!
-//! One thread and as many as there are processors are real: whole hits without sockets, as [`hit`](crate::hit) has them.
-//! What more would do is simulated from two things that were measured, a hit alone and how long a line takes from one processor
-//! to another; with two threads it can be compared with what was measured. Lines of other processors' caches are further away
-//! than the two of this machine may be, so there is a second simulation of a machine where a move takes four times as long.
+//! One thread, and as many as there are processors, are measured: whole hits without sockets, as in
+//! [`hit`](crate::hit). More threads are simulated from two measurements: a hit on one thread alone, and the
+//! time a cache line takes from one processor to another. For two threads the simulation can be compared with
+//! the measurement. Other machines' processors may be further apart than the two of this one, so a second
+//! simulation makes a move take four times as long.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -16,13 +17,13 @@ use clap::Args;
 use crate::hit::{Common, Plan, Setup, measure};
 use crate::process::{pin, processors};
 
-/// Queries of a batch.
+/// Queries in a batch.
 const BATCH: u64 = 32;
 
-/// The part of a hit that is over when its entry is found, by instructions.
+/// The part of a hit up to when its entry is found, by instructions.
 const LOOKED_UP: f64 = 0.64;
 
-/// How often the line goes there and back.
+/// How often the line moves there and back.
 const TURNS: u64 = 200_000;
 
 /// What to measure.
@@ -40,7 +41,7 @@ pub struct Settings {
 ///
 /// # Errors
 ///
-/// When the proxy cannot be set up, or does not answer rightly.
+/// If the proxy cannot be set up, or a reply is wrong.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let all: Vec<usize> = (0..processors()).collect();
     let one = &all[..1];
@@ -99,16 +100,16 @@ pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     Ok(table)
 }
 
-/// A cache line, from whose owner another thread takes it.
+/// A cache line, which a thread takes from its owner.
 #[derive(Clone, Copy, Default)]
 struct Line {
     owner: Option<usize>,
-    /// When it can be had.
+    /// When it is available.
     free: f64,
 }
 
 impl Line {
-    /// When the thread has it that wants it at `now`.
+    /// Returns when a thread that requests it at `now` gets it.
     fn take(&mut self, thread: usize, now: f64, moving: f64) -> f64 {
         let cost = if self.owner == Some(thread) { 0.0 } else { moving };
         self.owner = Some(thread);
@@ -117,13 +118,14 @@ impl Line {
     }
 }
 
-/// Nanoseconds for each hit of so many threads, each on a processor of its own, that ask for so many names in an order of their
-/// own. Alone, a hit takes `alone`; a line takes `moving` from one processor to another. A hit writes two lines: that of its
-/// name's lock, and, as long as it has that, that of the entry, for its reference count and hits; and the entry's again when
-/// the reply is written, at the end of its batch. What a lock costs that is waited for is not in it.
+/// Returns the nanoseconds per hit of `threads` threads, each on its own processor, that ask for `names`
+/// names in orders of their own. A hit alone takes `alone`; a line takes `moving` from one processor to
+/// another. A hit writes two lines: that of its name's lock and, while holding the lock, that of the entry,
+/// for its reference count and hits; and the entry's again when the reply is written, at the end of the
+/// batch. The overhead of waiting for a lock is not included.
 fn simulate(threads: usize, names: usize, alone: f64, moving: f64) -> f64 {
     let (mut locks, mut entries) = (vec![Line::default(); names], vec![Line::default(); names]);
-    // All begin somewhere else in their batch.
+    // Each thread begins at another place in its batch.
     let mut clocks: Vec<f64> = (0..threads).map(|thread| thread as f64 * 37.0 * alone).collect();
     let mut steps = vec![0_u64; threads];
     let name = |thread: usize, hit: u64| {
@@ -132,7 +134,7 @@ fn simulate(threads: usize, names: usize, alone: f64, moving: f64) -> f64 {
     };
     let end = 2 * BATCH * 500;
     let begin = clocks.clone();
-    // The thread that is furthest behind goes on.
+    // Continue the thread that is furthest behind.
     while let Some(thread) = (0..threads)
         .filter(|thread| steps[*thread] < end)
         .min_by(|one, other| clocks[*one].total_cmp(&clocks[*other]))
@@ -154,13 +156,13 @@ fn simulate(threads: usize, names: usize, alone: f64, moving: f64) -> f64 {
     (0..threads).map(each).sum::<f64>() / threads as f64
 }
 
-/// The quarters of what was measured: the lower, the middle, the upper.
+/// Returns the lower, middle and upper quartile.
 fn quarters(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
-/// Nanoseconds that a cache line takes from one processor to another: two threads write it in turn.
+/// Returns the nanoseconds that a cache line takes between two processors: two threads write it in turn.
 fn line_move(cores: &[usize]) -> Result<f64, Box<dyn Error>> {
     #[repr(align(128))]
     struct Line(AtomicU64);
@@ -196,7 +198,7 @@ mod tests {
         assert!((100.0..101.0).contains(&alone), "{alone}");
         let apart = simulate(8, 1, 100.0, 0.0);
         assert!((100.0..101.0).contains(&apart), "{apart}");
-        // Two moves in a row, while the lock is held: no more than one hit in that time, whoever asks.
+        // Two moves in a row under the lock: at most one hit in that time, by any thread.
         let many = simulate(64, 1, 100.0, 30.0);
         assert!(many > 64.0 * 2.0 * 30.0 * 0.9, "{many}");
         assert!(simulate(8, 64, 100.0, 30.0) < simulate(8, 1, 100.0, 30.0));

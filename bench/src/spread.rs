@@ -1,8 +1,8 @@
-//! How evenly the kernel spreads clients over a group of sockets (SO_REUSEPORT), such as those of the proxy's workers: by
-//! its hash, and by programs.
+//! How evenly the kernel spreads clients over a group of sockets (SO_REUSEPORT), such as those of the proxy's
+//! workers: by its hash, and by programs.
 //!
-//! Everything is real but the server: the datagrams of a population of clients are sent over loopback to a group of sockets
-//! that count them. Each draw has other ports, and so other hashes.
+//! Only the server is simulated: clients send real datagrams over loopback to a group of sockets that count
+//! them. Each draw has other ports, and so other hashes.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::group::{Choice, bind, choose};
 use crate::process::{pin, processors};
 use crate::sample::median;
 
-/// Where the group is.
+/// The group's address.
 const GROUP: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
 /// The first client's address.
@@ -29,7 +29,7 @@ const CLIENTS: u32 = 0x7f40_0000;
 /// The first port of clients that all use the same few.
 const FEW_PORTS: u16 = 20_000;
 
-/// How long datagrams may take that another processor brings.
+/// How long datagrams may take that another processor delivers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What to measure.
@@ -54,14 +54,14 @@ pub struct Settings {
     one_sender: bool,
 }
 
-/// Who asks.
+/// A population of clients.
 struct Population {
     name: &'static str,
-    /// How many sockets; none: a new one for each query.
+    /// How many sockets; `None`: a new one for each query.
     sockets: Option<u32>,
-    /// Each address has so many of them.
+    /// Sockets per address.
     per_address: u32,
-    /// Whether the one of rank k asks in proportion to 1/k, or all ask alike.
+    /// Whether the socket of rank k asks in proportion to 1/k; otherwise all ask equally.
     zipf: bool,
 }
 
@@ -100,7 +100,7 @@ const POPULATIONS: [Population; 7] = [
 ];
 
 impl Population {
-    /// How many of `queries` come from each socket.
+    /// Returns how many of `queries` come from each socket.
     fn queries(&self, queries: u32) -> Vec<u32> {
         let Some(sockets) = self.sockets else {
             return vec![1; queries as usize];
@@ -108,7 +108,7 @@ impl Population {
         let weight = |rank: u32| if self.zipf { 1.0 / f64::from(rank) } else { 1.0 };
         let all: f64 = (1..=sockets).map(weight).sum();
         let share = |rank| f64::from(queries) * weight(rank) / all;
-        // At least one: who never asks is no client.
+        // At least one: a client that never asks is none.
         (1..=sockets)
             .map(|rank| share(rank).round().max(1.0) as u32)
             .collect()
@@ -131,12 +131,12 @@ impl Population {
     }
 }
 
-/// A group that counts what it gets.
+/// A group that counts its datagrams.
 struct Counting {
     sockets: Vec<UdpSocket>,
-    /// Datagrams of each socket.
+    /// Datagrams per socket.
     counts: Vec<u64>,
-    /// Those that came to the socket with the number of their sender's processor.
+    /// Datagrams received by the socket with the number of their sender's processor.
     at_home: u64,
 }
 
@@ -149,7 +149,7 @@ impl Counting {
         }
     }
 
-    /// Takes what is there, by way of these buffers.
+    /// Takes what has arrived, through these buffers.
     fn take(&mut self, received: &mut Datagrams) -> io::Result<()> {
         for (member, socket) in self.sockets.iter().enumerate() {
             loop {
@@ -165,7 +165,8 @@ impl Counting {
         Ok(())
     }
 
-    /// Takes what comes until it is so much, or has taken too long: another processor may have to bring it.
+    /// Takes datagrams until there are enough, or for a limited time: another processor may have to deliver
+    /// them.
     fn take_until(&mut self, enough: impl Fn() -> u64, received: &mut Datagrams) -> io::Result<()> {
         let start = Instant::now();
         self.take(received)?;
@@ -180,11 +181,11 @@ impl Counting {
     }
 }
 
-/// What one draw came to.
+/// The result of one draw.
 struct Drawn {
     /// The busiest socket's datagrams, divided by the mean.
     busiest: f64,
-    /// The part that came to the socket with the number of its sender's processor.
+    /// The share received by the socket with the number of the sender's processor.
     at_home: f64,
 }
 
@@ -192,7 +193,7 @@ struct Drawn {
 ///
 /// # Errors
 ///
-/// When a socket cannot be had, or a datagram is lost.
+/// If a socket cannot be opened, or a datagram is lost.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     for (choice, title) in [
@@ -201,7 +202,7 @@ pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
         (Choice::Random, "at random"),
     ] {
         let _ = write!(text, "the busiest socket, x the mean, {title}\n{:<44}", "");
-        // Where there are more sockets than processors, some would get nothing.
+        // With more sockets than processors, some would get nothing.
         let fits = |group: &&u32| choice != Choice::Cpu || **group as usize == processors();
         let groups: Vec<u32> = settings.groups.iter().filter(fits).copied().collect();
         for group in &groups {
@@ -230,12 +231,12 @@ pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// A draw that is under way.
+/// A draw in progress.
 struct Draw<'a> {
     population: &'a Population,
     number: u32,
     group: SocketAddrV4,
-    /// Of each client.
+    /// Queries per client.
     queries: Vec<u32>,
     senders: usize,
     /// Datagrams in whole batches.
@@ -244,7 +245,7 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// Sends what the clients of one sender have to.
+    /// Sends the queries of one sender's clients.
     fn send(&self, sender: usize) -> io::Result<()> {
         pin(sender)?;
         let (mut datagrams, mut received) = (Datagrams::new().without_address(), Datagrams::new());
@@ -254,7 +255,7 @@ impl Draw<'_> {
             let socket = self.population.open(client as u32, self.number, self.group)?;
             let mut left = *count as usize;
             while left > 0 {
-                // Not more than a socket's default buffer takes, if all come to one.
+                // At most what a socket's default buffer holds, in case all go to one.
                 let now = left.min(BATCH - unread);
                 for index in 0..now {
                     datagrams.edit(index, |buffer, _| {
@@ -275,7 +276,7 @@ impl Draw<'_> {
         Ok(())
     }
 
-    /// Counts all but what may be under way.
+    /// Counts all but those that may still be in flight.
     fn count(&self, received: &mut Datagrams) -> io::Result<()> {
         self.sent.fetch_add(BATCH as u64, Ordering::Relaxed);
         let under_way = (2 * self.senders * BATCH) as u64;

@@ -1,8 +1,9 @@
-//! What it brings to choose a worker's socket by other than the kernel's hash, and to pin workers to processors: the proxy
-//! with a worker for each processor, and clients on all of them that sleep until they are answered.
+//! Measures alternatives to the kernel's hash for choosing a worker's socket, and pinning workers to
+//! processors: the proxy has a worker for each processor, and the clients on all of them sleep until they are
+//! answered.
 //!
-//! One process is measured throughout. Which program its sockets have and where its workers may run is changed from outside
-//! between measurements: the proxy has no say in it.
+//! The same process is measured throughout. The program of its sockets and the affinity of its workers are
+//! changed from outside between measurements, without the proxy's involvement.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -26,7 +27,7 @@ use crate::udp_client::UdpClient;
 use crate::wire::Question;
 use crate::workload::Workload;
 
-/// How long clients ask before it counts.
+/// How long clients ask before measuring.
 const RUN_IN: std::time::Duration = std::time::Duration::from_millis(30);
 
 /// What to measure.
@@ -76,9 +77,10 @@ impl Clients {
 struct Way {
     name: &'static str,
     choice: Choice,
-    /// Whether the socket of each worker is marked as that of the processor with its number, as `by-processor` does it.
+    /// Whether each worker's socket is marked as that of the processor with its number, as `by-processor`
+    /// does.
     marked: bool,
-    /// How far the processor of a worker is from the one with its number; none: all may run anywhere.
+    /// The offset of a worker's processor from the worker's number; `None` if workers may run anywhere.
     pinned: Option<usize>,
 }
 
@@ -91,7 +93,7 @@ const fn way(name: &'static str, choice: Choice, marked: bool, pinned: Option<us
     }
 }
 
-/// The first is what the others are compared with.
+/// The others are compared with the first.
 const WAYS: [Way; 7] = [
     way("by hash", Choice::Hash, false, None),
     way("by hash, pinned", Choice::Hash, false, Some(0)),
@@ -105,25 +107,25 @@ const WAYS: [Way; 7] = [
 /// One measurement.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// Microseconds of a processor for each answer: the workers', and everybody's.
+    /// Microseconds of CPU time per answer: of the workers, and of workers and clients.
     workers: f64,
     all: f64,
-    /// The busiest worker's part of the workers' time.
+    /// The busiest worker's share of the workers' time.
     busiest: f64,
-    /// Answers a second.
+    /// Answers per second.
     rate: f64,
     /// Latency in microseconds.
     p50: f64,
     p99: f64,
-    /// The part of the queries that was not answered, or wrongly.
+    /// The share of queries without an answer, or with a wrong one.
     failed: f64,
 }
 
-/// Measures in rotation; returns a table of medians.
+/// Measures in rotation, and returns a table of medians.
 ///
 /// # Errors
 ///
-/// When the proxy cannot be started or reached into.
+/// If the proxy cannot be started, or its sockets and threads cannot be reached.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let scratch = Scratch::new()?;
     let upstream = start_upstream(processors() - 1, &scratch)?;
@@ -206,7 +208,7 @@ fn start(settings: &Settings, scratch: &Scratch, upstream: SocketAddrV4) -> io::
 fn apply(way: &Way, server: &Server, all: &[usize]) -> io::Result<()> {
     let sockets = server.datagram_sockets()?;
     for (processor, socket) in all.iter().zip(&sockets) {
-        // No processor is -1.
+        // -1: no processor.
         socket.set_cpu_affinity(if way.marked { *processor } else { usize::MAX })?;
     }
     let first = sockets
@@ -268,8 +270,8 @@ fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figur
     })
 }
 
-/// A client's whole life; returns what it got, and nanoseconds that it was on a processor for it. What counts begins when
-/// everybody has been ready twice.
+/// Runs a client; returns its tally, and the nanoseconds of CPU time it used. Measuring begins when all have
+/// passed the barrier twice.
 fn run_client(
     settings: &Settings,
     server: SocketAddrV4,
@@ -288,7 +290,7 @@ fn run_client(
         Ok(client)
     };
     let prepared = prepare();
-    // Whoever failed must not leave the others waiting.
+    // A client that failed must not leave the others waiting.
     ready.wait();
     ready.wait();
     let before = thread_time();
@@ -296,7 +298,8 @@ fn run_client(
     Ok((tally, thread_time() - before))
 }
 
-/// Asks, and sleeps in between: at a rate in bursts that wait for nobody, saturated a burst when the one before is answered.
+/// Asks, and sleeps in between: at a rate, in bursts regardless of answers; saturated, a burst once the
+/// previous one is answered.
 fn ask(
     settings: &Settings,
     client: &mut UdpClient,
@@ -341,7 +344,7 @@ fn ask(
     Ok(tally)
 }
 
-/// Nanoseconds that the calling thread was on a processor.
+/// Returns the nanoseconds of CPU time of the calling thread.
 fn thread_time() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

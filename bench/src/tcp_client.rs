@@ -1,7 +1,7 @@
 //! The load generator over TCP: queries pipelined over a few connections (RFC 7766).
 //!
-//! Servers may close a connection whenever they like. What was under way on it is asked again on a new
-//! one, and its latency goes on counting from when it was due.
+//! Servers may close a connection at any time. Its queries are then sent again on a new one, and their
+//! latency still counts from when they were due.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -11,7 +11,7 @@ use crate::drive::{Client, Clock, Tally};
 use crate::pending::Pending;
 use crate::wire::Question;
 
-/// Connections, and whose turn it is.
+/// Connections, and the one whose turn it is.
 pub struct TcpClient {
     connections: Vec<Connection>,
     turn: usize,
@@ -21,9 +21,9 @@ pub struct TcpClient {
 struct Connection {
     stream: TcpStream,
     pending: Pending,
-    /// Framed queries that the kernel did not take yet.
+    /// Framed queries not yet accepted by the kernel.
     unsent: Vec<u8>,
-    /// The beginning of a frame.
+    /// An incomplete frame.
     unread: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Connection {
         self.unsent.extend_from_slice(&query[..length]);
     }
 
-    /// Writes what the kernel takes. False: the connection is gone.
+    /// Writes what the kernel accepts. Returns false if the connection is gone.
     fn flush(&mut self) -> bool {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -63,7 +63,7 @@ impl Connection {
         true
     }
 
-    /// Takes the answers that are there; none: the connection is gone.
+    /// Takes the answers that have arrived; `None` if the connection is gone.
     fn collect(&mut self, clock: &mut dyn Clock, tally: &mut Tally) -> Option<usize> {
         let mut buffer = [0; 16 * 1024];
         match self.stream.read(&mut buffer) {

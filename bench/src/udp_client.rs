@@ -12,19 +12,18 @@ use crate::wire::Question;
 /// Sockets that ask one server.
 pub struct UdpClient {
     sockets: Vec<(UdpSocket, Pending)>,
-    /// Whose turn it is to send.
+    /// The index of the socket to send from.
     turn: usize,
     send: Datagrams,
     receive: Datagrams,
     server: SocketAddrV4,
-    /// Addresses to send from, in turn; if there are none, sockets are connected.
+    /// Addresses to send from, in turn; without any, sockets are connected.
     addresses: Vec<Ipv4Addr>,
     next_address: usize,
 }
 
 impl UdpClient {
-    /// Opens `sockets` sockets that send from `addresses` in turn; without addresses, each from its
-    /// own.
+    /// Opens `sockets` sockets that send from `addresses` in turn; without addresses, each from its own.
     pub fn new(server: SocketAddrV4, addresses: Vec<Ipv4Addr>, sockets: usize) -> io::Result<UdpClient> {
         let open = || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -53,7 +52,7 @@ impl UdpClient {
 }
 
 impl UdpClient {
-    /// Sleeps until there is an answer, or for so many nanoseconds.
+    /// Sleeps until an answer arrives, at most for this many nanoseconds.
     pub fn sleep(&self, nanoseconds: u64) {
         let readable = |(socket, _): &(UdpSocket, Pending)| libc::pollfd {
             fd: socket.as_raw_fd(),
@@ -65,8 +64,8 @@ impl UdpClient {
             tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: as many entries as are told, and a time, all ours until the call returns; no signal mask. However it
-        // ends, whoever called looks for answers.
+        // SAFETY: the array has as many entries as passed, and it and the time are ours until the call
+        // returns; no signal mask. Errors do not matter, since the caller looks for answers anyway.
         unsafe {
             libc::ppoll(
                 sockets.as_mut_ptr(),
@@ -88,8 +87,8 @@ impl Client for UdpClient {
     ) -> io::Result<()> {
         let mut left = count;
         while left > 0 {
-            // Half a batch for each socket, so that a large number comes from several. An even
-            // number, so that the two questions of a pair come from one.
+            // Half a batch per socket, so that a large number comes from several. An even number, so that the
+            // two questions of a pair come from one.
             let now = left.min(BATCH / 2);
             self.turn = (self.turn + 1) % self.sockets.len();
             let (socket, pending) = &mut self.sockets[self.turn];

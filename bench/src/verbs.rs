@@ -1,5 +1,6 @@
-//! What each thing costs that a filter can do: a hit with a filter that does it, from the octets of the query to those of
-//! the reply, less a hit without a filter. In one process, without a socket, as [`hit`](crate::hit) measures.
+//! Measures what each action of a filter costs: a hit with a filter that does it, from the bytes of the query
+//! to those of the reply, minus a hit without a filter. In one process, without sockets, as
+//! [`hit`](crate::hit) measures.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,10 +14,10 @@ use crate::hit::{Expected, OTHER, Plan, Setup, measure};
 use crate::options::absolute;
 use crate::process::Scratch;
 
-/// Lines of the list in which one is looked up.
+/// Lines of the list that is searched.
 const LINES: u32 = 100_000;
 
-/// Queries of a batch: a node that has little to do, and one that has much.
+/// Queries in a batch: a node with little load, and one with much.
 const BATCHES: [usize; 2] = [1, 32];
 
 /// What to measure, on the command line.
@@ -49,13 +50,13 @@ pub struct Settings {
     count: u64,
 }
 
-/// Something that the filter can be told to do.
+/// An action of the filter.
 struct Verb {
     what: &'static str,
-    /// What its configuration calls it.
+    /// Its name in the filter's configuration.
     word: &'static str,
     expected: Expected,
-    /// Of one that is built for WASI: what is granted to it.
+    /// For a filter built for WASI: its grants.
     wasi: Option<&'static str>,
 }
 
@@ -164,7 +165,7 @@ const VERBS: [Verb; 52] = [
 ///
 /// # Errors
 ///
-/// When a filter cannot be set up, or a reply is not as it should be.
+/// If a filter cannot be set up, or a reply is not as expected.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let scratch = Scratch::new()?;
     let mut names: Vec<String> = (0..LINES)
@@ -204,7 +205,7 @@ fn with(verb: &Verb, settings: &Settings, folder: &Path) -> Setup {
         Some(grants) => (&settings.wasi_module, format!("wasi {{ {grants} }}")),
         None => (&settings.module, String::new()),
     };
-    // Nobody is there to say which pods there are: who asks from here is the node.
+    // No API server lists pods here; the client is the node itself.
     let pods = match verb.word {
         "identity" => format!(
             "pods {{ node \"here\"; kubeconfig {:?} }}",
@@ -223,7 +224,7 @@ fn with(verb: &Verb, settings: &Settings, folder: &Path) -> Setup {
     Setup::behind(&filter, "use \"verbs\"", verb.expected)
 }
 
-/// Nanoseconds for each query, for either size of batches.
+/// Returns the nanoseconds per query, for each batch size.
 fn each(settings: &Settings, setup: &Setup) -> Result<[f64; 2], Box<dyn Error>> {
     let mut took = [0.0; 2];
     for (took, batch) in took.iter_mut().zip(BATCHES) {

@@ -1,9 +1,9 @@
 //! The few DNS messages of the benchmark, as bytes (RFC 1035 section 4.1).
 //!
-//! Whole answers are made by the upstream and the floor; the load generator makes questions and
-//! checks that what comes back answers them.
+//! The upstream and the floor build whole answers; the load generator builds questions and checks that
+//! replies answer them.
 
-/// Octets of a message header.
+/// Bytes in a message header.
 pub const HEADER: usize = 12;
 
 /// Type A.
@@ -16,27 +16,26 @@ pub const NOERROR: u8 = 0;
 /// Response code: the name does not exist.
 pub const NXDOMAIN: u8 = 3;
 
-/// Seconds that every record may be kept: longer than a run.
+/// The TTL of every record in seconds: longer than a run.
 pub const TTL: u32 = 3600;
 
 const TYPE_SOA: u16 = 6;
 const TYPE_OPT: u16 = 41;
 const CLASS_IN: u16 = 1;
 
-/// Where names that exist end. No resolver treats it specially, as some do with `test.`.
+/// The suffix of names that exist. No resolver treats it specially, as some do `test.`.
 const EXISTING: &[u8] = b"\x05bench\x07example\x03net\0";
-/// Where names that do not exist end.
+/// The suffix of names that do not exist.
 const MISSING: &[u8] = b"\x02nx\x05bench\x07example\x03net\0";
-/// The label in [`MISSING`] that tells the upstream so.
+/// The labels in [`MISSING`] by which the upstream recognizes them.
 const MISSING_LABEL: &[u8] = b"\x02nx\x05bench";
 /// The zone of both, owner of the SOA record in denials.
 const ZONE: &[u8] = b"\x07example\x03net\0";
 
-/// What is asked: `hNNNNNNNNNN.bench.example.net`, with a letter for the workload and a number for
-/// the name.
+/// A question for `hNNNNNNNNNN.bench.example.net`, with a letter for the workload and a number for the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// Of the first label.
+    /// The first letter of the first label.
     pub letter: u8,
     /// The rest of the first label, in ten digits.
     pub number: u32,
@@ -47,7 +46,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Writes the query; gives its length. `buffer` has to hold 64 octets.
+    /// Writes the query, and returns its length. `buffer` must have at least 64 bytes.
     pub fn write(&self, id: u16, buffer: &mut [u8]) -> usize {
         buffer[..2].copy_from_slice(&id.to_be_bytes());
         // A standard query with recursion desired and no EDNS, as a stub resolver sends it.
@@ -67,8 +66,7 @@ impl Question {
         end + 4
     }
 
-    /// Whether `reply` answers this question: the same question, the response code that the name
-    /// has, and a record.
+    /// Whether `reply` answers this question: the same question, the expected rcode, and a record.
     pub fn is_answered_by(&self, reply: &[u8]) -> bool {
         let mut query = [0; 64];
         let length = self.write(0, &mut query);
@@ -82,7 +80,7 @@ impl Question {
     }
 }
 
-/// The end of the one question of `message`, if there is one.
+/// Returns the end of the only question of `message`, if there is exactly one.
 pub fn question_end(message: &[u8]) -> Option<usize> {
     if message.get(4..6)? != [0, 1] {
         return None;
@@ -94,14 +92,14 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
         match length {
             0 => break,
             1..64 => {}
-            // A pointer in a question has nothing to point at.
+            // A pointer in a question has nothing to point to.
             _ => return None,
         }
     }
     (at + 4 <= message.len()).then_some(at + 4)
 }
 
-/// What a server says to everything, whatever is asked: this after the question.
+/// A server's answer, appended to any question.
 pub struct Tail {
     rcode: u8,
     /// Answers, authority and additional records.
@@ -110,7 +108,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// One address record, for the name in the question.
+    /// One address record for the name in the question.
     pub fn address(qtype: u16, number: u32) -> Tail {
         // RFC 1035 section 4.1.4: a pointer to the question's name.
         let mut records = vec![0xc0, HEADER as u8];
@@ -134,8 +132,7 @@ impl Tail {
         }
     }
 
-    /// No such name, or no such record, with the SOA record that allows keeping it (RFC 2308
-    /// section 3).
+    /// NXDOMAIN or NODATA, with the SOA record that allows caching it (RFC 2308 section 3).
     pub fn denial(rcode: u8, question: &[u8]) -> Tail {
         let owner = if contains(question, ZONE) { ZONE } else { &[0] };
         let mut records = owner.to_vec();
@@ -156,8 +153,7 @@ impl Tail {
         }
     }
 
-    /// The tail as it answers a message that carries an OPT record: with one of its own (RFC 6891
-    /// section 6.1.1).
+    /// Adds an OPT record, for queries that have one (RFC 6891 section 6.1.1).
     pub fn with_opt(mut self, dnssec_ok: bool) -> Tail {
         self.counts[5] = 1;
         self.records.push(0);
@@ -168,7 +164,7 @@ impl Tail {
         self
     }
 
-    /// Turns the query in `buffer`, whose question ends at `end`, into its answer; gives the length.
+    /// Turns the query in `buffer`, whose question ends at `end`, into its answer. Returns the length.
     pub fn answer(&self, buffer: &mut [u8], end: usize) -> usize {
         // QR, and RA; RD stays as it was.
         buffer[2] |= 0x80;
@@ -180,7 +176,7 @@ impl Tail {
     }
 }
 
-/// The answer that the upstream has to `query`, whose question ends at `end`.
+/// Returns the upstream's answer to `query`, whose question ends at `end`.
 pub fn authoritative(query: &[u8], end: usize) -> Tail {
     let question = &query[HEADER..end];
     let qtype = u16::from_be_bytes([query[end - 4], query[end - 3]]);
@@ -201,7 +197,7 @@ pub fn authoritative(query: &[u8], end: usize) -> Tail {
     }
 }
 
-/// Whether `labels` occur in `question`, in any case: some resolvers mix the case of what they ask, to
+/// Whether `labels` occur in `question`, in any case: some resolvers randomize the case of their queries, to
 /// make answers harder to forge.
 fn contains(question: &[u8], labels: &[u8]) -> bool {
     question
@@ -209,7 +205,7 @@ fn contains(question: &[u8], labels: &[u8]) -> bool {
         .any(|part| part.eq_ignore_ascii_case(labels))
 }
 
-/// Whether a query that consists of a question and an OPT record sets DO; none if there is no OPT.
+/// Returns the DO bit of a query that consists of a question and an OPT record; `None` without OPT.
 fn opt(query: &[u8], end: usize) -> Option<bool> {
     let record = query.get(end..end + 11)?;
     (record[0] == 0 && record[1..3] == TYPE_OPT.to_be_bytes()).then_some(record[7] & 0x80 != 0)

@@ -1,4 +1,4 @@
-//! What is asked: the mixes of questions that the table has a section for.
+//! The workloads: mixes of questions, each with a section in the report.
 
 use std::net::Ipv4Addr;
 
@@ -12,29 +12,29 @@ use crate::wire::{A, AAAA, Question};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Workload {
-    /// So many names, over and over.
+    /// This many names, over and over.
     Hot(u32),
-    /// A million names; the one of rank k is asked in proportion to 1/k.
+    /// A million names; the name of rank k is asked in proportion to 1/k.
     Zipf,
-    /// A name that nobody asked before, each time.
+    /// A new name each time.
     Misses,
     /// 64 names that do not exist, over and over.
     Nxdomain,
-    /// 64 names, an A and an AAAA question at once from one socket, as glibc's `getaddrinfo` asks.
+    /// 64 names, an A and an AAAA question together from one socket, as glibc's `getaddrinfo` asks.
     Pairs,
     /// 64 names, pipelined over eight TCP connections (RFC 7766 section 6.2.1.1).
     Tcp,
-    /// 64 names, from so many pairs of address and port.
+    /// 64 names, from this many pairs of address and port.
     Sources(u32),
 }
 
 /// Names of the workloads that repeat a few.
 const HOT: u32 = 64;
 
-/// Pairs of address and port, where there are many.
+/// Default number of pairs of address and port.
 const SOURCES: u32 = 10_000;
 
-/// The most that a number in a workload's name can be.
+/// The largest number in a workload's name.
 const LIMIT: u32 = 10_000_000;
 
 /// Names of [`Workload::Zipf`].
@@ -43,11 +43,11 @@ const MILLION: u32 = 1_000_000;
 /// Ranks of [`Workload::Zipf`] that are asked for once before measuring.
 const ZIPF_WARM: u32 = 100_000;
 
-/// A stretch of numbers that one measurement of [`Workload::Misses`] does not leave.
+/// The range of numbers that one measurement of [`Workload::Misses`] stays within.
 const STRETCH: u32 = 20_000_000;
 
 impl Workload {
-    /// The one with hot names in it.
+    /// The workload of hot names.
     pub const HOT: Workload = Workload::Hot(HOT);
 
     /// All, in the order of the report.
@@ -61,7 +61,7 @@ impl Workload {
         Workload::Sources(SOURCES),
     ];
 
-    /// As it is written on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         match self {
             Workload::HOT => "hot".to_owned(),
@@ -76,7 +76,7 @@ impl Workload {
         }
     }
 
-    /// As the report introduces it.
+    /// Returns its title in the report.
     pub fn title(self) -> String {
         let fixed = match self {
             Workload::Hot(names) => {
@@ -109,8 +109,8 @@ impl Workload {
         Workload::ALL.into_iter().find(|workload| workload.name() == name)
     }
 
-    /// Queries per second that are offered unless the command line says otherwise. Where most queries
-    /// are misses, less: a load that most servers cannot carry measures how they drop.
+    /// Returns the default rates, in queries per second. Lower where most queries are misses: a load that
+    /// most servers cannot carry measures how they drop.
     pub fn rates(self) -> &'static [u32] {
         match self {
             Workload::Misses => &[2_000, 10_000],
@@ -129,7 +129,7 @@ impl Workload {
         self != Workload::Nxdomain
     }
 
-    /// Where queries come from: addresses, and how many sockets use them.
+    /// Returns where queries come from: addresses, and how many sockets use each.
     pub fn sources(self) -> (Vec<Ipv4Addr>, usize) {
         match self {
             // A socket may send from any address of this machine: 1250 of them on 8 ports make 10 000.
@@ -143,13 +143,13 @@ impl Workload {
         }
     }
 
-    /// The questions of one measurement. The same `seed` gives the same questions, so that all servers
-    /// are asked alike; with another, all that [`Workload::Misses`] asks is new.
+    /// Returns the questions of one measurement. The same `seed` gives the same questions, so that all
+    /// servers are asked alike; with another, all names of [`Workload::Misses`] are new.
     pub fn questions(self, seed: u32) -> Questions {
         let next = match self {
-            // The first stretch belongs to the warm-up.
+            // The first range belongs to the warm-up.
             Workload::Misses => STRETCH * (1 + seed % 200),
-            // Other names each time, if there are more than one measurement asks.
+            // Other names each time, if there are more than one measurement asks for.
             Workload::Hot(_) => seed.wrapping_mul(1_000_003),
             _ => 0,
         };
@@ -160,7 +160,7 @@ impl Workload {
         }
     }
 
-    /// Questions to be asked once before measuring: how many, and each.
+    /// Returns the questions to ask once before measuring: how many, and a generator.
     pub fn warm_up(self) -> (u32, impl FnMut() -> Question) {
         let count = match self {
             Workload::Zipf => ZIPF_WARM,
@@ -197,7 +197,7 @@ impl Workload {
     }
 }
 
-/// By name; `hot` and `sources` take another number behind a hyphen.
+/// Parses its name; `hot` and `sources` take another number after a hyphen.
 impl FromStr for Workload {
     type Err = String;
 
@@ -223,7 +223,7 @@ impl From<Workload> for String {
     }
 }
 
-/// A number as the reports have it: 10 000.
+/// Formats a number as in the reports: 10 000.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -236,7 +236,7 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// An endless row of questions.
+/// An endless sequence of questions.
 pub struct Questions {
     workload: Workload,
     next: u32,
@@ -244,7 +244,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// The next.
+    /// Returns the next question.
     pub fn next(&mut self) -> Question {
         let next = self.next;
         self.next = next.wrapping_add(1);
@@ -258,7 +258,7 @@ impl Questions {
                 let qtype = if next.is_multiple_of(2) { A } else { AAAA };
                 self.workload.question(next / 2 % HOT, qtype)
             }
-            // All in turn, but not in the order in which they came into the cache: the multiplier is a prime.
+            // Each name in turn, but not in the order in which they were cached: the multiplier is a prime.
             Workload::Hot(names) => {
                 let number = u64::from(next) * 2_654_435_761 % u64::from(names);
                 self.workload.question(number as u32, A)
@@ -276,8 +276,8 @@ impl Questions {
     }
 }
 
-/// A rank from 0 by Zipf's law with exponent 1, as the law for a continuous rank has it: its logarithm
-/// is uniform.
+/// Returns a rank from 0 by Zipf's law with exponent 1, in its form for a continuous rank: its logarithm is
+/// uniform.
 fn rank(random: u64) -> u32 {
     let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
     let rank = (uniform * f64::from(MILLION + 1).ln()).exp();

@@ -1,6 +1,7 @@
-//! The dearest messages that there are, of a given size: what somebody can make the proxy do who may send it one.
+//! The most expensive messages of a given size: what a client or an upstream can make the proxy do with one
+//! message.
 //!
-//! Made to be counted by callgrind, as a hit is: [`admit`] and [`read`] are the parts that count.
+//! Made for callgrind, as a hit is: count [`admit`] and [`read`].
 
 mod input;
 mod own_answers;
@@ -56,11 +57,11 @@ pub struct Settings {
     compiled: Option<PathBuf>,
 }
 
-/// Takes it in. Says how it is met.
+/// Processes the message. Returns how it was handled.
 ///
 /// # Errors
 ///
-/// When the proxy cannot be set up.
+/// If the proxy cannot be set up.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let Settings { octets, count, .. } = *settings;
     if let (Some(reader), Some(file)) = (settings.read, &settings.file) {
@@ -90,7 +91,7 @@ enum Filling {
 }
 
 impl Filling {
-    /// A query full of it, with no more records than are read; or an answer.
+    /// Returns a message full of it: an answer, or a query with no more records than are read.
     fn message(self, octets: usize, answer: bool) -> Vec<u8> {
         let mut message = Message::new(octets, answer);
         let first = message.octets.len() + 11;
@@ -115,24 +116,24 @@ impl Filling {
                 message.push(&[0], OPT, &options);
             }
         }
-        // An answer has them in its answer section, a query in the additional one.
+        // An answer has them in its answer section, a query in the additional section.
         let in_answer_section = answer && !matches!(self, Filling::Options);
         message.finish(if in_answer_section { 6 } else { 10 })
     }
 }
 
-/// A message that is being filled.
+/// A message under construction.
 struct Message {
     octets: Vec<u8>,
-    /// Its size when it is full.
+    /// Its final size.
     size: usize,
     records: u16,
-    /// The most of them that are read.
+    /// The most records that are read.
     most: u16,
 }
 
 impl Message {
-    /// With its question.
+    /// Starts a message with its question.
     fn new(size: usize, answer: bool) -> Message {
         let mut octets = vec![0, 1, if answer { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         octets.extend(b"\x01a\x04test\0\0\x01\0\x01");
@@ -159,8 +160,8 @@ impl Message {
         fits
     }
 
-    /// The data of the first record, which has no names, are the root and chains of pointers to it; all others
-    /// point there.
+    /// The data of the first record, whose type has no names, is the root and chains of pointers to it; all
+    /// others point there.
     fn fill_with_pointers(&mut self, first: usize) {
         let mut data = vec![0];
         for link in 0..self.size.min(0x3fff).saturating_sub(first + 30) / 4 {
@@ -177,7 +178,7 @@ impl Message {
         }
     }
 
-    /// Writes how many records there are at `count_at`, and fills what is left.
+    /// Writes the number of records at `count_at`, and pads the rest.
     fn finish(mut self, count_at: usize) -> Vec<u8> {
         self.octets[count_at..count_at + 2].copy_from_slice(&self.records.to_be_bytes());
         self.octets.resize(self.size, 0);
@@ -185,26 +186,26 @@ impl Message {
     }
 }
 
-/// A pointer (RFC 1035 section 4.1.4).
+/// Returns a compression pointer (RFC 1035 section 4.1.4).
 fn to(at: usize) -> [u8; 2] {
     (0xc000 | at as u16).to_be_bytes()
 }
 
-/// The name with the most labels.
+/// Returns the name with the most labels.
 fn deep() -> Vec<u8> {
     [[1, b'x'].repeat(127), vec![0]].concat()
 }
 
 const CNAME: u16 = 5;
 const OPT: u16 = 41;
-/// For private use (RFC 6895 section 3.1): whatever its data is, it is well formed.
+/// For private use (RFC 6895 section 3.1): any data is well formed.
 const OPAQUE: u16 = 0xff00;
 
-/// Takes in such a query so many times. Says how it is met.
+/// Processes such a query `count` times. Returns how it was handled.
 ///
 /// # Errors
 ///
-/// When the proxy cannot be set up.
+/// If the proxy cannot be set up.
 fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
     let message = filling.message(octets, false);
     let address: SocketAddr = "127.0.0.1:53".parse()?;
@@ -228,7 +229,7 @@ fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn 
     let mut out = vec![0; MESSAGE_MAXIMUM];
     let mut met = String::new();
     for _ in 0..count {
-        // What the batch before it grew to is not the message's fault.
+        // The growth of an earlier batch must not count.
         let mut batch = Batch::default();
         met = match admit(&worker, &mut batch, &message, client, &mut out) {
             Admission::Travelling => "served".to_owned(),
@@ -251,7 +252,7 @@ fn admit(
     worker.admit(batch, message, client, out)
 }
 
-/// Reads such an answer so many times, and cuts it to what a client without EDNS takes. Says how it is met.
+/// Parses such an answer `count` times, and truncates it for a client without EDNS. Returns the outcome.
 fn answer(filling: Filling, octets: usize, count: u64) -> String {
     let message = filling.message(octets, true);
     let mut out = vec![0; MESSAGE_MAXIMUM];
@@ -293,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// They are what they are called: whole, as large as may be, and not turned away for something else.
+    /// Checks that they are complete, of the full size, and not rejected for another reason.
     #[test]
     fn messages_are_dear() -> Result<(), Box<dyn Error>> {
         for filling in Filling::value_variants().iter().copied() {

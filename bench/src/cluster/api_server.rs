@@ -1,5 +1,6 @@
-//! What stands in for the API server: lists, page by page where the client wants that, and watches, of objects in both forms
-//! that clients ask for, at a rate that the real one does not reach here. It speaks HTTP without TLS, and compresses nothing.
+//! A stand-in for the API server: lists, paged if the client asks for it, and watches, of objects in both
+//! encodings that clients ask for, at a rate that the real one does not reach here. It speaks HTTP without
+//! TLS or compression.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write};
@@ -20,18 +21,18 @@ pub struct ApiServer {
     state: Arc<Mutex<State>>,
 }
 
-/// Who watches which objects, and how events are to be written.
+/// A watch: its kind, its encoding, and the channel for its events.
 type Watch = (Kind, Form, Sender<Arc<Vec<u8>>>);
 
 struct State {
     kinds: Vec<(Kind, Vec<Object>)>,
     version: u64,
     watches: Vec<Watch>,
-    /// Lists of everything that clients have begun, by the path.
+    /// Full lists that clients have begun, by path.
     lists: HashMap<&'static str, u32>,
 }
 
-/// How a client wants objects written.
+/// The encoding that a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -39,7 +40,7 @@ enum Form {
 }
 
 impl ApiServer {
-    /// Starts one with so many services.
+    /// Starts a server with this many services.
     pub fn start(services: u32) -> io::Result<ApiServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let namespaces = (0..objects::namespaces(services)).map(objects::namespace);
@@ -65,14 +66,14 @@ impl ApiServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let this = this.clone();
-                // A client that goes away is no mistake.
+                // A client that disconnects is no error.
                 thread::spawn(move || this.converse(stream));
             }
         });
         Ok(server)
     }
 
-    /// A kubeconfig for it.
+    /// Returns a kubeconfig for it.
     pub fn kubeconfig(&self) -> String {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "bench",
@@ -83,7 +84,7 @@ impl ApiServer {
         .to_string()
     }
 
-    /// Gives the first endpoint of a service this address, and tells who watches.
+    /// Sets the address of a service's first endpoint, and notifies the watches.
     pub fn change(&self, service: u32, address: Ipv4Addr) {
         let mut state = self.state();
         state.version += 1;
@@ -107,21 +108,21 @@ impl ApiServer {
         }
     }
 
-    /// Ends all watches, and counts lists anew.
+    /// Ends all watches, and resets the count of lists.
     pub fn hang_up(&self) {
         let mut state = self.state();
         state.watches.clear();
         state.lists.clear();
     }
 
-    /// Kinds that somebody watches.
+    /// Returns the number of kinds that are watched.
     pub fn watched(&self) -> usize {
         let state = self.state();
         let watched = |kind: &Kind| state.watches.iter().any(|(watched, _, _)| watched == kind);
         state.kinds.iter().filter(|(kind, _)| watched(kind)).count()
     }
 
-    /// The most often that any kind was listed from its beginning.
+    /// Returns the largest number of full lists of any kind.
     pub fn lists(&self) -> u32 {
         self.state().lists.values().copied().max().unwrap_or_default()
     }
@@ -130,7 +131,7 @@ impl ApiServer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests of one connection, one after the other.
+    /// Serves the requests of one connection, one after the other.
     fn converse(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
@@ -189,8 +190,8 @@ impl ApiServer {
         [head.into_bytes(), body].concat()
     }
 
-    /// Tells what happens until the client is gone. Who watches from a version before the last would have to be told what
-    /// happened since, which nobody keeps: nothing changes before everybody watches.
+    /// Sends events until the client is gone. A watch from an earlier version would need past events, which
+    /// are not kept: nothing changes before all watches exist.
     fn watch(&self, stream: &mut TcpStream, kind: Kind, form: Form, query: &str) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         let first = {
@@ -214,7 +215,7 @@ impl ApiServer {
             form.name(";stream=watch")
         );
         stream.write_all(head.as_bytes())?;
-        // As large as what a server's buffers hold.
+        // As large as a server's buffers.
         for part in first.chunks(1 << 16) {
             write_chunk(stream, part)?;
         }
@@ -229,7 +230,7 @@ impl State {
     }
 }
 
-/// Sends each event in a chunk of its own, as the API server does.
+/// Sends each event in its own chunk, as the API server does.
 fn pass_on(stream: &mut TcpStream, told: &Receiver<Arc<Vec<u8>>>) -> io::Result<()> {
     while let Ok(event) = told.recv() {
         write_chunk(stream, &event)?;
@@ -287,7 +288,7 @@ impl Form {
         }
     }
 
-    /// Everything as if it had been created just now, and that this is all.
+    /// Encodes all objects as just created, and the bookmark that ends them.
     fn initial_events(self, kind: Kind, objects: &[Object], version: u64) -> Vec<u8> {
         let mut out: Vec<u8> = Vec::new();
         for object in objects {

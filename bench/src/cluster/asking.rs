@@ -1,21 +1,21 @@
-//! Who asks for the names of services, and looks whether an address is among those in the reply.
+//! A client that asks for the names of services, and checks whether an address is in the reply.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two questions about the same thing: the most that a time is too long.
+/// The pause between two queries: the most by which a time is too long.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// One who asks.
+/// The client.
 pub struct Client {
     socket: UdpSocket,
     id: u16,
 }
 
 impl Client {
-    /// Who asks the server there.
+    /// Creates a client of this server.
     pub fn of(server: SocketAddrV4) -> io::Result<Client> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
@@ -23,7 +23,7 @@ impl Client {
         Ok(Client { socket, id: 0 })
     }
 
-    /// How long it takes from `since` until the name has this address.
+    /// Returns the time from `since` until the name has this address.
     pub fn until(
         &mut self,
         name: &str,
@@ -42,7 +42,7 @@ impl Client {
         )))
     }
 
-    /// Whether it has. Nobody may be there yet, so there is no mistake.
+    /// Whether it has. Errors count as no: the server may not listen yet.
     fn has(&mut self, name: &str, address: Ipv4Addr) -> bool {
         self.id = self.id.wrapping_add(1);
         let query = query(self.id, name);
@@ -69,7 +69,7 @@ fn query(id: u16, name: &str) -> Vec<u8> {
     query
 }
 
-/// Whether the message has an A record with this address, wherever it is.
+/// Whether the message has an A record with this address, in any section.
 fn has_address(reply: &[u8], address: Ipv4Addr) -> bool {
     reply
         .windows(14)

@@ -1,4 +1,4 @@
-//! Changes of the endpoints of services: some that are waited for, and others at a rate beside them.
+//! Changes to the endpoints of services: some that are awaited, and others at a rate in the background.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use super::api_server::ApiServer;
 use super::objects::is_headless;
 
-/// Of so many services one is for changes that are waited for.
+/// One in this many services is reserved for awaited changes.
 const AWAITED: u32 = 10;
 
-/// Who makes changes.
+/// The source of changes.
 pub struct Changes {
     server: ApiServer,
     services: u32,
-    /// Each change has an address that nobody has had.
+    /// Each change uses a new address.
     next: Arc<AtomicU32>,
 }
 
 impl Changes {
-    /// Of so many services.
+    /// Creates changes for this many services.
     pub fn of(server: ApiServer, services: u32) -> Changes {
         let next = Arc::new(AtomicU32::new(u32::from(Ipv4Addr::new(172, 16, 0, 1))));
         Changes {
@@ -31,7 +31,7 @@ impl Changes {
         }
     }
 
-    /// A service without an address of its own, and the one that its first endpoint is to have.
+    /// Returns a headless service, and a new address for its first endpoint.
     pub fn awaited(&mut self, number: u32) -> (u32, Ipv4Addr) {
         let turn = number * 7 % (self.services / AWAITED).max(1);
         let service = turn * AWAITED + AWAITED - 1;
@@ -39,12 +39,12 @@ impl Changes {
         (service, next(&self.next))
     }
 
-    /// Makes one.
+    /// Makes a change.
     pub fn make(&self, service: u32, address: Ipv4Addr) {
         self.server.change(service, address);
     }
 
-    /// Makes so many in a second, of the other services in turn.
+    /// Makes this many changes per second, to the other services in turn.
     pub fn run(&self, rate: u32) -> Running {
         let (made, end) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (count, stop) = (Arc::clone(&made), Arc::clone(&end));
@@ -72,7 +72,7 @@ fn next(addresses: &AtomicU32) -> Ipv4Addr {
     addresses.fetch_add(1, Ordering::Relaxed).into()
 }
 
-/// Changes that are being made.
+/// Changes in progress.
 pub struct Running {
     made: Arc<AtomicU64>,
     end: Arc<AtomicBool>,
@@ -80,12 +80,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// How many until now.
+    /// Returns how many were made so far.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// No more.
+    /// Stops them.
     pub fn stop(self) {
         self.end.store(true, Ordering::Relaxed);
         let _ = self.thread.join();

@@ -1,4 +1,5 @@
-//! The servers that follow the cluster, set up alike: no cache, the same TTL, names of pods off, one processor.
+//! The servers that follow the cluster, with equal setups: no cache, the same TTL, no names of pods, one
+//! processor.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,14 +11,14 @@ use std::process::Command;
 use crate::process::{Server, free_port};
 use crate::rotation::{FIRST_PORT, SERVERS};
 
-/// Where they are installed.
+/// The paths of the programs.
 pub struct Programs {
     pub dnsweir: PathBuf,
     pub coredns: PathBuf,
 }
 
 impl Programs {
-    /// What each says of its version.
+    /// Returns the version that each prints.
     pub fn versions(&self) -> BTreeMap<String, String> {
         let version = |program: &Path, argument: &str| {
             let said = Command::new(program)
@@ -37,7 +38,7 @@ impl Programs {
     }
 }
 
-/// One of them.
+/// A server that follows the cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Follower {
     Dnsweir,
@@ -47,7 +48,7 @@ pub enum Follower {
 impl Follower {
     pub const ALL: [Follower; 2] = [Follower::Dnsweir, Follower::CoreDns];
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Follower::Dnsweir => "dnsweir",
@@ -55,7 +56,7 @@ impl Follower {
         }
     }
 
-    /// What the raw numbers call it at this size of the cluster.
+    /// Returns its name in the raw numbers at this size of the cluster.
     pub fn point(self, services: u32) -> String {
         format!("{}={services}", self.name())
     }
@@ -98,7 +99,7 @@ impl Follower {
     }
 }
 
-/// One that can be started.
+/// A server ready to be started.
 pub struct SetUp {
     command: Command,
     address: SocketAddrV4,
@@ -106,12 +107,12 @@ pub struct SetUp {
 }
 
 impl SetUp {
-    /// Starts it on this processor; it need not answer yet.
+    /// Starts it on this processor, without waiting for an answer.
     pub fn start(&mut self, core: usize) -> io::Result<Server> {
         Server::launch(&mut self.command, core, self.address, &self.folder)
     }
 
-    /// The end of what it wrote.
+    /// Returns the end of its output.
     pub fn last_words(&self) -> String {
         crate::process::last_words(&self.folder)
     }

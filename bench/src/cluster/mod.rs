@@ -1,5 +1,5 @@
-//! What it costs to follow a Kubernetes cluster, beside CoreDNS: the same objects from the same stand-in for an API server,
-//! one server after the other, each from its start on.
+//! What it costs to follow a Kubernetes cluster, in comparison with CoreDNS: the same objects from the same
+//! stand-in for an API server, one server after the other, each measured from its start.
 
 mod api_server;
 mod asking;
@@ -30,12 +30,12 @@ use changes::Changes;
 use follower::{Follower, Programs};
 pub use table::{draw, markdown};
 
-/// The raw numbers, in the folder of the results.
+/// The file of raw numbers, in the folder of results.
 pub const RAW: &str = "cluster.jsonl";
 
-/// How long a server may take until it knows everything.
+/// How long a server may take to learn everything.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What it has after the lists to come to rest.
+/// Time for it to settle after the lists.
 const REST: Duration = Duration::from_secs(3);
 
 /// What to run.
@@ -76,11 +76,11 @@ pub struct Settings {
     pub out: PathBuf,
 }
 
-/// Does all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 ///
-/// When something cannot be started, or cannot be written.
+/// If something cannot be started or written.
 pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&settings.out)?;
     let coredns = settings.coredns.clone().or_else(|| in_path("coredns"));
@@ -124,9 +124,9 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The question for each service, in no order, as dnsperf reads it.
+/// Returns the question for each service, in mixed order, in dnsperf's format.
 fn all_names(services: u32) -> String {
-    // Steps of a large prime lead everywhere.
+    // Steps of a large prime reach every service.
     let order = (0..u64::from(services)).map(|step| (step * 1_000_003 % u64::from(services)) as u32);
     order
         .map(|service| format!("{} A\n", objects::host(service)))
@@ -207,7 +207,7 @@ impl Point<'_> {
         self.record.figure(self.of, what, value)
     }
 
-    /// Processor time for each query.
+    /// Measures the CPU time per query.
     fn ask(&mut self, server: &Server) -> io::Result<()> {
         let seconds = self.settings.duration.as_secs().max(1).to_string();
         let before = spent(server)?;
@@ -236,7 +236,7 @@ impl Point<'_> {
         self.note(table::QUERY_US, used * 1e6 / answered.max(1.0))
     }
 
-    /// From a change to the answer that has it, as a median and at worst.
+    /// Measures the time from a change to the answer that has it: median and maximum.
     fn await_changes(
         &mut self,
         client: &mut Client,
@@ -258,7 +258,7 @@ impl Point<'_> {
     }
 }
 
-/// Seconds of a processor that a server has had.
+/// Returns the CPU seconds of a server.
 fn spent(server: &Server) -> io::Result<f64> {
     Ok(Processor::of(server.id())?.scheduled as f64 / 1e9)
 }

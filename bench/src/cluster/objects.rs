@@ -1,5 +1,5 @@
-//! The objects of a cluster, as its controllers write them: every second service is headless, and each has ten endpoints in
-//! one slice.
+//! The objects of a cluster, as its controllers write them: every second service is headless, and each has
+//! ten endpoints in one slice.
 
 use std::net::Ipv4Addr;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use super::protobuf::{self, CREATED, Message};
 
-/// Endpoints of each service.
+/// Endpoints per service.
 pub const ENDPOINTS: u32 = 10;
 
-/// Services of a namespace.
+/// Services per namespace.
 const SERVICES: u32 = 100;
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// In the path of a request.
+    /// The path in requests.
     pub path: &'static str,
     pub version: &'static str,
     pub name: &'static str,
@@ -44,7 +44,7 @@ pub const SLICES: Kind = Kind {
     message: protobuf::SLICE,
 };
 
-/// An object in both forms.
+/// An object in both encodings.
 pub struct Object {
     pub json: String,
     /// Without its envelope.
@@ -52,7 +52,7 @@ pub struct Object {
 }
 
 impl Kind {
-    /// One of this kind in both forms.
+    /// Encodes an object of this kind in both ways.
     pub fn object(self, value: &Value) -> Object {
         Object {
             json: value.to_string(),
@@ -61,32 +61,32 @@ impl Kind {
     }
 }
 
-/// How many namespaces so many services have.
+/// Returns the number of namespaces of this many services.
 pub fn namespaces(services: u32) -> u32 {
     services.div_ceil(SERVICES)
 }
 
-/// Whether a service has no address of its own.
+/// Whether a service is headless.
 pub fn is_headless(service: u32) -> bool {
     service % 2 == 1
 }
 
-/// What a service is called in DNS.
+/// Returns a service's name in DNS.
 pub fn host(service: u32) -> String {
     format!("service-{service}.space-{}.svc.cluster.local", service / SERVICES)
 }
 
-/// The address of a service that has one.
+/// Returns the address of a service that is not headless.
 pub fn cluster_address(service: u32) -> Ipv4Addr {
     (u32::from(Ipv4Addr::new(10, 96, 0, 1)) + service).into()
 }
 
-/// The address of an endpoint as long as nothing has changed.
+/// Returns the initial address of an endpoint.
 pub fn endpoint_address(service: u32, endpoint: u32) -> Ipv4Addr {
     (u32::from(Ipv4Addr::new(10, 128, 0, 1)) + service * ENDPOINTS + endpoint).into()
 }
 
-/// A namespace.
+/// Returns a namespace.
 pub fn namespace(number: u32) -> Value {
     let name = format!("space-{number}");
     json!({
@@ -99,7 +99,7 @@ pub fn namespace(number: u32) -> Value {
     })
 }
 
-/// A service.
+/// Returns a service.
 pub fn service(number: u32) -> Value {
     let address = match is_headless(number) {
         true => "None".to_owned(),
@@ -127,7 +127,7 @@ pub fn service(number: u32) -> Value {
     })
 }
 
-/// The endpoints of a service, the first of them with this address, as the version says.
+/// Returns the endpoints of a service at this version, the first of them with this address.
 pub fn slice(number: u32, first: Ipv4Addr, version: u64) -> Value {
     let (name, namespace) = (
         format!("service-{number}"),

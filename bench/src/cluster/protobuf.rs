@@ -1,24 +1,24 @@
-//! Objects as Protocol Buffers, which CoreDNS asks the API server for: from their JSON, by the numbers that Kubernetes'
-//! `generated.proto` give the fields. Only what `objects.rs` writes is known here.
+//! Encodes objects as Protocol Buffers, which CoreDNS asks the API server for: from their JSON, with the
+//! field numbers of Kubernetes' `generated.proto`. Only the fields that `objects.rs` writes are known.
 
 use serde_json::Value;
 
-/// When everything was made, in both ways to write it.
+/// The creation time of everything, in both encodings.
 pub const CREATED: &str = "2026-01-01T00:00:00Z";
 const CREATED_SECONDS: u64 = 1_767_225_600;
 
-/// The fields of a message: each one's name in JSON, its number, and what is in it.
+/// The fields of a message: each one's name in JSON, its number and type.
 pub type Message = &'static [(&'static str, u64, Field)];
 
-/// What is in a field; a list has it any number of times.
+/// The type of a field; a list repeats it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Text,
     Number,
     Map,
-    /// When everything was made.
+    /// The creation time of everything.
     Time,
-    /// JSON as it is, in a message of its own.
+    /// Raw JSON, in its own message.
     Json,
     /// A port by its number or name.
     Port,
@@ -114,16 +114,16 @@ const REFERENCE: Message = &[
     ("uid", 4, Text),
 ];
 
-/// The message of an object.
+/// Encodes an object as a message.
 ///
 /// # Panics
 ///
-/// At a field that is not known: it would be missing in one of two forms of the same object.
+/// At an unknown field: it would be missing in one of the two encodings.
 #[expect(clippy::panic, reason = "the objects are this program's own")]
 pub fn encode(object: &Value, message: Message) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in object.as_object().into_iter().flatten() {
-        // What has metadata of its own has these in its envelope.
+        // Top-level objects have these in their envelope.
         if object.get("metadata").is_some() && ["kind", "apiVersion"].contains(&&**name) {
             continue;
         }
@@ -178,7 +178,7 @@ fn put(out: &mut Vec<u8>, number: u64, value: &Value, field: Field) {
     }
 }
 
-/// A message as it is sent alone: with what it is in front.
+/// Wraps a top-level message in the envelope that names its kind.
 pub fn envelope(version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut what = Vec::new();
     octets(&mut what, 1, version.as_bytes());
@@ -189,7 +189,7 @@ pub fn envelope(version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An event of a watch, with its length in front.
+/// Encodes an event of a watch, preceded by its length.
 pub fn event(what: &str, object: &[u8]) -> Vec<u8> {
     let (mut raw, mut event) = (Vec::new(), Vec::new());
     octets(&mut raw, 1, object);
@@ -199,7 +199,7 @@ pub fn event(what: &str, object: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &event].concat()
 }
 
-/// A field with octets, or a message.
+/// Appends a field with bytes, or a message.
 pub fn octets(out: &mut Vec<u8>, number: u64, octets: &[u8]) {
     varint(out, number << 3 | 2);
     varint(out, octets.len() as u64);

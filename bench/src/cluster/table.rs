@@ -1,4 +1,4 @@
-//! What was measured, as a table and as curves.
+//! The results, as a table and as curves.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -12,26 +12,26 @@ use crate::report::{Run, write_head, write_row};
 use crate::workload::grouped;
 
 // What the raw numbers call the figures.
-/// From the start of the process to the first answer that is right.
+/// From the start of the process to the first right answer.
 pub const START_MS: &str = "start_ms";
-/// Processor time until then.
+/// CPU time until then.
 pub const START_CPU_MS: &str = "start_cpu_ms";
-/// After the lists, and after all changes.
+/// Memory after the lists, and after all changes.
 pub const RESIDENT_MIB: &str = "resident_mib";
 pub const RESIDENT_AFTER_MIB: &str = "resident_after_mib";
-/// Processor time for each query.
+/// CPU time per query.
 pub const QUERY_US: &str = "query_us";
-/// From a change to an answer that has it, with no others beside it: the middle, and the longest.
+/// From a change to an answer that has it, without other changes: median and maximum.
 pub const CHANGE_MS: &str = "change_ms";
 pub const WORST_CHANGE_MS: &str = "worst_change_ms";
-/// The same with changes beside it.
+/// The same, during other changes.
 pub const BUSY_CHANGE_MS: &str = "busy_change_ms";
 pub const WORST_BUSY_CHANGE_MS: &str = "worst_busy_change_ms";
-/// Processor time for each of those, and how many came in a second.
+/// CPU time per change, and changes per second.
 pub const CHANGE_US: &str = "change_us";
 pub const CHANGES: &str = "changes";
 
-/// What each is called in the table, and with how many digits.
+/// Each figure's title in the table, and its digits.
 const COLUMNS: [(&str, &str, usize); 11] = [
     (RESIDENT_MIB, "resident, MiB", 0),
     (RESIDENT_AFTER_MIB, "after the changes", 0),
@@ -46,7 +46,7 @@ const COLUMNS: [(&str, &str, usize); 11] = [
     (QUERY_US, "CPU µs/query", 1),
 ];
 
-/// Pixels: the picture, a row of it, and from where to where each plot of a row goes.
+/// In pixels: the picture, one row of it, and the left and right edge of each plot in a row.
 const WIDTH: u32 = 760;
 const TOP: u32 = 56;
 const ROW: u32 = 172;
@@ -68,7 +68,7 @@ const CURVES: [[(&str, &str); 2]; 3] = [
     ],
 ];
 
-/// The sizes of the cluster that something is known of.
+/// Returns the sizes of the cluster that have figures.
 fn sizes(run: &Run) -> Vec<u32> {
     let all = run.figured().into_iter();
     let mut sizes: Vec<u32> = all.filter_map(|of| of.split_once('=')?.1.parse().ok()).collect();
@@ -77,7 +77,7 @@ fn sizes(run: &Run) -> Vec<u32> {
     sizes
 }
 
-/// The table.
+/// Returns the table.
 pub fn markdown(run: &Run) -> String {
     let mut out = String::from("# Following a Kubernetes cluster\n\n");
     let on = &run.environment;
@@ -118,7 +118,7 @@ pub fn markdown(run: &Run) -> String {
     out
 }
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(run: &Run) -> Result<String, Box<dyn Error>> {
     picture::draw((WIDTH, TOP + ROW * CURVES.len() as u32), |area| {
         area.draw_text(

@@ -1,4 +1,4 @@
-//! What is read that is no message: what somebody can make the proxy do who may hand it a file or an object.
+//! Input other than messages: what a file or an object from outside can make the proxy do.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -22,11 +22,11 @@ pub enum Reader {
     Config,
 }
 
-/// Reads a file so many times. Says how large it is.
+/// Reads a file `count` times. Returns its size.
 ///
 /// # Errors
 ///
-/// When there is no such file.
+/// If it cannot be read.
 pub fn run(reader: Reader, file: &Path, count: u64) -> Result<String, Box<dyn Error>> {
     let octets = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     for _ in 0..count {
@@ -35,7 +35,7 @@ pub fn run(reader: Reader, file: &Path, count: u64) -> Result<String, Box<dyn Er
     Ok(format!("{} octets", octets.len()))
 }
 
-/// The part that counts.
+/// The part to count.
 #[inline(never)]
 fn take_in(reader: Reader, octets: &[u8]) {
     match reader {

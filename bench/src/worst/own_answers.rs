@@ -1,5 +1,5 @@
-//! Queries whose answers are the proxy's own work, from the octets of the query to those of the reply: zones as wide as they
-//! may be, and a filter that puts what is in the cache in another order.
+//! Queries whose answers are the proxy's own work, from the bytes of the query to those of the reply: zones
+//! as wide as they may be, and a filter that reorders cached records.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -30,18 +30,18 @@ pub enum Own {
     Edited,
 }
 
-/// Records of a name and type, of which a zone has no more.
+/// The most records of a name and type that a zone may have.
 const WIDE: usize = 5000;
 
-/// As many as a message holds whole, so that they are kept.
+/// As many as fit in a message, so that they are cached.
 const KEPT: usize = 4000;
 
 impl Own {
-    /// What the configuration has besides a listener.
+    /// Returns the configuration except for the listener.
     fn configuration(self, zone: &Path) -> String {
         let (filter, stages) = match self {
             Own::Set | Own::Hosts => ("", ""),
-            // As long as may be: counting takes its time.
+            // The longest limit allowed: instrumented code is slow.
             Own::Edited => (
                 "filter \"rotation\" { module \"builtin:rotation\"; limits time=\"1s\" }",
                 "use \"rotation\"; cache;",
@@ -75,11 +75,11 @@ impl Own {
     }
 }
 
-/// Asks so many times, as somebody who takes so many octets. Says what the reply is.
+/// Asks `count` times, as a client that takes `octets` bytes. Returns what the reply is.
 ///
 /// # Errors
 ///
-/// When the proxy cannot be set up, or does not answer.
+/// If the proxy cannot be set up, or does not answer immediately.
 pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Result<String, Box<dyn Error>> {
     let folder = Folder::new()?;
     let zone = folder.0.join("zone");
@@ -111,7 +111,7 @@ pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Resu
             buffer: vec![0; MESSAGE_MAXIMUM],
             length: Rc::default(),
         };
-        // What is kept is kept then.
+        // Fill the cache.
         ask(&worker, &query, client, &mut outbox);
         worker.drained().await;
         outbox.length.set(0);
@@ -125,7 +125,7 @@ pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Resu
     })
 }
 
-/// What is counted.
+/// The part to count.
 #[inline(never)]
 fn answer(worker: &Rc<Worker>, query: &[u8], client: Client, outbox: &mut Outbox) {
     ask(worker, query, client, outbox);
@@ -142,10 +142,10 @@ fn ask(worker: &Rc<Worker>, query: &[u8], client: Client, outbox: &mut Outbox) {
     worker.run(&mut batch, outbox);
 }
 
-/// Where the last reply is left.
+/// Holds the last reply.
 struct Outbox {
     buffer: Vec<u8>,
-    /// Its octets; none: it came later, or not at all.
+    /// Its length; 0 if it was deferred, or there was none.
     length: Rc<Cell<usize>>,
 }
 
@@ -170,7 +170,7 @@ impl DeferredReply for Late {
     fn send(self: Box<Self>, _: &[u8]) {}
 }
 
-/// For the zone's file; gone when it goes.
+/// A folder for the zone file, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -192,7 +192,7 @@ impl Drop for Folder {
 mod tests {
     use super::*;
 
-    /// They are what they are called: as large as a message can be, and no larger than the client takes.
+    /// Checks that they are as large as a message can be, and no larger than the client takes.
     #[test]
     fn answers_are_as_large_as_may_be() -> Result<(), Box<dyn Error>> {
         for own in Own::value_variants().iter().copied() {
