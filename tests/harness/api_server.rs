@@ -1,5 +1,5 @@
-//! What stands in for a Kubernetes API server where the faults are the point: lists and watches of a few objects, and
-//! whatever else it is told to say.
+//! A stand-in for a Kubernetes API server for tests of faults: lists and watches of a few objects, and any
+//! reply that a test makes up.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::certificates::Certificate;
 
-/// What a request is answered with in place of the truth: all of it, status line and headers included.
+/// A made-up reply to a request: all of it, including status line and headers.
 type Fault = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send>;
 
 /// A server. It listens for as long as the process lives.
 #[derive(Clone)]
 pub struct ApiServer {
-    /// Where it listens, without TLS unless it has a certificate.
+    /// Its address, without TLS unless it has a certificate.
     pub address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
 }
@@ -29,12 +29,12 @@ struct State {
     /// By kind and `namespace/name`.
     objects: BTreeMap<(String, String), Value>,
     version: u64,
-    /// What happened, each with its version and kind.
+    /// The events, each with its version and kind.
     events: Vec<(u64, String, Value)>,
     /// Versions before this one are forgotten.
     oldest: u64,
     fault: Option<Fault>,
-    /// How often everything was cut off.
+    /// How often all connections were cut.
     cuts: u64,
     requests: Vec<String>,
     tls: Option<Arc<ServerConfig>>,
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl ApiServer {
-    /// Starts one with the namespace `zoo`.
+    /// Starts a server with the namespace `zoo`.
     pub fn start() -> ApiServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let server = ApiServer {
@@ -60,12 +60,12 @@ impl ApiServer {
         server
     }
 
-    /// A kubeconfig for it, with this token.
+    /// Returns a kubeconfig for it, with this token.
     pub fn kubeconfig(&self, token: &str) -> String {
         self.kubeconfig_for(&json!({"server": format!("http://{}", self.address)}), token)
     }
 
-    /// The same once it has a certificate, of an authority whose own is in a file.
+    /// Returns a kubeconfig for use over TLS, with the file of the authority's certificate.
     pub fn kubeconfig_over_tls(&self, token: &str, authority: &Path) -> String {
         let server = format!("https://{}", self.address);
         self.kubeconfig_for(
@@ -85,7 +85,7 @@ impl ApiServer {
         .to_string()
     }
 
-    /// Creates an object or replaces it: `NAMESPACE/NAME`, or the name of one that is in none.
+    /// Creates or replaces an object: `NAMESPACE/NAME`, or the name of one without a namespace.
     pub fn put(&self, kind: &str, name: &str, mut object: Value) {
         let mut state = self.state();
         state.version += 1;
@@ -108,7 +108,7 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// Has a group of objects in these versions, the preferred one first.
+    /// Adds an API group with these versions, the preferred one first.
     pub fn serve_group(&self, group: &str, versions: &[&str]) {
         let version =
             |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
@@ -117,7 +117,7 @@ impl ApiServer {
         self.state().groups.push(group);
     }
 
-    /// A service with this address.
+    /// Creates or replaces a service with this address.
     pub fn put_service(&self, name: &str, address: &str) {
         let spec = json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]});
         self.put("services", &format!("zoo/{name}"), json!({"spec": spec}));
@@ -136,7 +136,7 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// Says this to every watch of a kind, as it is.
+    /// Sends this event to every watch of a kind, as it is.
     pub fn say(&self, kind: &str, event: Value) {
         let mut state = self.state();
         state.version += 1;
@@ -145,7 +145,8 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// Cuts all connections, and answers by this where it says something; requests are seen in lowercase.
+    /// Cuts all connections, and from now on answers with `fault`, where it returns something; it sees
+    /// requests in lower case.
     pub fn fail(&self, fault: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static) {
         let mut state = self.state();
         state.fault = Some(Box::new(fault));
@@ -161,12 +162,12 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// Is as it should be again.
+    /// Stops answering with faults.
     pub fn recover(&self) {
         self.state().fault = None;
     }
 
-    /// Forgets what happened until now: who was there before has to list again.
+    /// Forgets all events so far, so that existing clients must list again.
     pub fn forget(&self) {
         let mut state = self.state();
         state.oldest = state.version + 1;
@@ -175,7 +176,7 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// How many requests have come that have this in them.
+    /// Returns how many requests contained this.
     pub fn count(&self, part: &str) -> usize {
         self.state()
             .requests
@@ -199,7 +200,7 @@ impl ApiServer {
         }
     }
 
-    /// Requests of one connection, one after the other. A client that goes away is no mistake.
+    /// Serves the requests of one connection, one after the other. A client that disconnects is no error.
     fn converse(&self, stream: impl Read + Write, tls: &Option<Arc<ServerConfig>>) -> Option<()> {
         let mut reader = BufReader::new(stream);
         loop {
@@ -214,7 +215,7 @@ impl ApiServer {
             let stream = reader.get_mut();
             let fault = {
                 let mut state = self.state();
-                // Whatever the client had kept.
+                // Drops connections that the client kept from before a change of certificate.
                 state.presents(tls).then_some(())?;
                 state.requests.push(request.clone());
                 state.fault.as_ref().and_then(|fault| fault(&request))
@@ -310,7 +311,7 @@ impl State {
     }
 }
 
-/// Whether a query, which is seen in lowercase, selects an object by its name or its node, or by nothing.
+/// Whether a query, in lower case, selects an object by its name or its node, or selects all.
 fn is_selected(query: &str, object: &Value) -> bool {
     let is = |field: &str, value: &Value| {
         let wanted = query
@@ -322,14 +323,14 @@ fn is_selected(query: &str, object: &Value) -> bool {
         && is("fieldselector=spec.nodename%3d", &object["spec"]["nodeName"])
 }
 
-/// A whole reply.
+/// Returns a whole reply.
 pub fn reply(status: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
         .into()
 }
 
-/// A failure as the API server tells of it.
+/// Returns a failure in the API server's form.
 pub fn failure(code: u16, reason: &str, retry_after: u32) -> Vec<u8> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason,

@@ -1,4 +1,5 @@
-//! A real browser, told what to do through a pipe: Chromium's own protocol, a JSON object and a zero octet at a time.
+//! A real browser, controlled through a pipe: Chromium's own protocol, JSON objects that each end with a zero
+//! byte.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -10,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::tools::command;
 
-/// One page in a browser that ends with it.
+/// A page in a browser, which ends with it.
 pub struct Browser {
     process: Child,
     _profile: tempfile::TempDir,
     to: File,
     from: File,
-    /// What was read and is not a whole object yet.
+    /// An incomplete object.
     read: Vec<u8>,
     calls: u64,
     session: Option<String>,
@@ -25,7 +26,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens an empty page of this size, as somebody sees it who likes it dark or not.
+    /// Opens an empty page of this size, in a dark or light colour scheme.
     pub fn start(width: u32, height: u32, dark: bool) -> Browser {
         let profile = tempfile::tempdir().expect("a folder");
         let (theirs_in, to) = pipe();
@@ -68,12 +69,12 @@ impl Browser {
         browser
     }
 
-    /// Goes to a page; does not wait for it.
+    /// Opens a page, without waiting for it.
     pub fn open(&mut self, address: &str) {
         self.call("Page.navigate", json!({"url": address}));
     }
 
-    /// What an expression in the page's own language comes to.
+    /// Returns the value of a JavaScript expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true});
         self.call("Runtime.evaluate", asked)["result"]["value"].take()
@@ -124,18 +125,18 @@ impl Drop for Browser {
     }
 }
 
-/// The two ends of a pipe: for reading, for writing.
+/// Creates a pipe: the ends for reading and for writing.
 fn pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     (reader.into(), writer.into())
 }
 
-/// Has the command find these descriptors as 3 and 4, where Chromium looks for them.
+/// Gives the command these descriptors as 3 and 4, where Chromium expects them.
 fn give(command: &mut Command, ends: [i32; 2]) {
     // SAFETY: fcntl and dup2 are system calls that take numbers, and may be called between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            // Out of the way first: one of them may have the number that the other is to get.
+            // Move them out of the way first: one may have the number that the other is to get.
             let away = ends.map(|end| libc::fcntl(end, libc::F_DUPFD_CLOEXEC, 10));
             match away
                 .iter()

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-/// Who signs certificates.
+/// A certificate authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Default for Authority {
@@ -18,34 +18,34 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// One of its own.
+    /// Creates an authority.
     pub fn new() -> Authority {
         let mut params = CertificateParams::default();
-        // Not that of what it signs, which OpenSSL would take for signed by itself.
+        // Must differ from that of its certificates, which OpenSSL would take for self-signed.
         params.distinguished_name.push(DnType::CommonName, "an authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         Authority(CertifiedIssuer::self_signed(params, key).expect("an authority"))
     }
 
-    /// Its own certificate, as a file has it.
+    /// Returns its own certificate in PEM.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// What somebody knows who trusts it alone.
+    /// Returns roots that trust it alone.
     pub fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).expect("an authority");
         roots
     }
 
-    /// A certificate for these names and addresses that is valid now.
+    /// Issues a certificate for these names and addresses that is valid now.
     pub fn issue(&self, names: &[&str]) -> Certificate {
         self.issue_between(names, 2020, 2080)
     }
 
-    /// The same, valid from the beginning of a year to that of another.
+    /// Issues a certificate that is valid from the beginning of one year to that of another.
     pub fn issue_between(&self, names: &[&str], from: i32, to: i32) -> Certificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -64,9 +64,9 @@ impl Authority {
 
 /// A certificate and its key.
 pub struct Certificate {
-    /// As a file has it.
+    /// The certificate in PEM.
     pub pem: String,
-    /// Its key.
+    /// The key in PEM.
     pub key_pem: String,
     der: CertificateDer<'static>,
     key_der: Vec<u8>,
@@ -83,7 +83,8 @@ impl Certificate {
         paths.into()
     }
 
-    /// What a TLS server needs; it asks clients for a certificate of an authority, if one is given.
+    /// Returns a TLS server's configuration, which requires a client certificate of an authority if one is
+    /// given.
     pub fn server(&self, clients: Option<&Authority>) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

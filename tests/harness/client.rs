@@ -1,21 +1,21 @@
-//! Clients made of bare sockets.
+//! Clients on plain sockets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
 use super::{Message, PATIENCE};
 
-/// A UDP socket for asking this server, on its address family.
+/// Returns a UDP socket for this server, of its address family.
 pub fn socket(server: SocketAddr) -> UdpSocket {
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).expect("a UDP socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // Connected: what comes from another address is not seen, as in any resolver.
+    // Connected: packets from other addresses are not seen, as in any resolver.
     socket.connect(server).expect("a connected UDP socket");
     socket
 }
 
-/// Sends octets over UDP and returns the octets that come back.
+/// Sends bytes over UDP and returns the reply.
 #[track_caller]
 pub fn exchange(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let socket = socket(server);
@@ -23,7 +23,7 @@ pub fn exchange(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     receive(&socket)
 }
 
-/// The next datagram.
+/// Receives the next datagram.
 #[track_caller]
 pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut buffer = vec![0; 65_535];
@@ -34,7 +34,7 @@ pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// Asks over UDP. The answer is a response to this very query, or the test has failed.
+/// Asks over UDP. The answer must be a response to this very query.
 #[track_caller]
 pub fn ask(server: SocketAddr, query: &Message) -> Message {
     let wire = exchange(server, &query.encode());
@@ -42,7 +42,7 @@ pub fn ask(server: SocketAddr, query: &Message) -> Message {
     check(query, answer)
 }
 
-/// The same as a client with this address, one of loopback's.
+/// Asks over UDP from this loopback address.
 #[track_caller]
 pub fn ask_from(client: IpAddr, server: SocketAddr, query: &Message) -> Message {
     let socket = UdpSocket::bind((client, 0)).expect("a UDP socket");
@@ -54,8 +54,8 @@ pub fn ask_from(client: IpAddr, server: SocketAddr, query: &Message) -> Message 
     check(query, answer)
 }
 
-/// What every response owes its query: ID, QR, opcode, RD, the question with its letter case, and
-/// OPT exactly if the query had one (RFC 6891 section 6.1.1).
+/// Checks what every response must have: the query's ID, opcode, RD and question in its case, QR, and OPT if
+/// and only if the query had one (RFC 6891 section 6.1.1).
 #[track_caller]
 pub fn check(query: &Message, answer: Message) -> Message {
     assert_eq!(answer.id, query.id, "ID of {answer}");
@@ -73,8 +73,8 @@ pub fn check(query: &Message, answer: Message) -> Message {
     answer
 }
 
-/// Fails if these octets get an answer over UDP. There is no waiting for one that does not come: the
-/// same socket then asks what the proxy answers by itself, and that has to be the first to arrive.
+/// Fails if these bytes get an answer over UDP. Does not wait for a timeout: the same socket then asks
+/// something that the proxy answers by itself, and that answer must arrive first.
 #[track_caller]
 pub fn unanswered(server: SocketAddr, octets: &[u8]) {
     let socket = socket(server);
@@ -99,13 +99,13 @@ impl Stream {
         Stream(stream)
     }
 
-    /// Connects as a client with this address, one of loopback's.
+    /// Connects from this loopback address.
     #[track_caller]
     pub fn connect_from(client: IpAddr, server: SocketAddr) -> Stream {
         Stream(try_connect_from(client, server).expect("a TCP connection"))
     }
 
-    /// Sends messages in one write, each behind its length (RFC 1035 section 4.2.2).
+    /// Sends messages in one write, each after its length (RFC 1035 section 4.2.2).
     #[track_caller]
     pub fn send(&mut self, messages: &[&Message]) {
         let framed: Vec<u8> = messages
@@ -115,20 +115,20 @@ impl Stream {
         self.write(&framed);
     }
 
-    /// Sends octets as they are.
+    /// Sends bytes as they are.
     #[track_caller]
     pub fn write(&mut self, octets: &[u8]) {
         self.0.write_all(octets).expect("octets sent over TCP");
     }
 
-    /// Says that no more queries come, and keeps reading.
+    /// Ends the sending direction, and keeps reading.
     pub fn half_close(&mut self) {
         self.0
             .shutdown(std::net::Shutdown::Write)
             .expect("a half-closed connection");
     }
 
-    /// The next message, or nothing if the proxy has closed the connection.
+    /// Returns the next message, or `None` if the proxy has closed the connection.
     #[track_caller]
     pub fn receive(&mut self) -> Option<Message> {
         let wire = read_frame(&mut self.0)?;
@@ -145,16 +145,16 @@ impl Stream {
         check(query, answer)
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub fn socket(&self) -> &TcpStream {
         &self.0
     }
 }
 
-/// A connection from this address, if it can be had.
+/// Connects from this address, if possible.
 pub fn try_connect_from(client: IpAddr, server: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(server), socket2::Type::STREAM, None)?;
-    // Or the ports of an address would be used up by connections that have ended.
+    // Otherwise, ended connections would use up the address's ports.
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::new(client, 0).into())?;
     socket.connect_timeout(&server.into(), PATIENCE)?;
@@ -165,12 +165,12 @@ pub fn try_connect_from(client: IpAddr, server: SocketAddr) -> std::io::Result<T
     Ok(stream)
 }
 
-/// A message behind its length.
+/// Puts the length in front of a message.
 pub fn frame(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message].concat()
 }
 
-/// The next message of a TCP stream; none at its end.
+/// Reads the next message of a TCP stream; `None` at its end.
 #[track_caller]
 pub fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut length = [0; 2];

@@ -1,4 +1,4 @@
-//! What speaks TLS: a server before an [`Upstream`](super::Upstream), and a client.
+//! TLS: a server in front of an [`Upstream`](super::Upstream), and a client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use super::certificates::Authority;
 use super::client::{self, read_frame};
 use super::{Message, PATIENCE, address};
 
-/// A server of DNS over TLS that has another one answer. It listens for as long as the process lives.
+/// A DNS-over-TLS server that lets another one answer. It listens for as long as the process lives.
 pub struct TlsFront {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What came to it.
+/// What it received.
 #[derive(Default)]
 struct Seen {
     handshakes: usize,
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 impl TlsFront {
-    /// One before the server at an address.
+    /// Starts one in front of the server at an address.
     pub fn before(server: SocketAddr, config: Arc<ServerConfig>) -> TlsFront {
         let listener = TcpListener::bind(address::fresh_socket()).expect("a port");
         let address = listener.local_addr().expect("its address");
@@ -41,18 +41,18 @@ impl TlsFront {
         TlsFront { address, seen }
     }
 
-    /// Connections on which a query came.
+    /// Returns the number of connections with a query.
     pub fn conversations(&self) -> usize {
         self.seen.lock().expect("no panic").handshakes
     }
 
-    /// All queries, as they were decrypted.
+    /// Returns all queries, decrypted.
     pub fn queries(&self) -> Vec<Vec<u8>> {
         self.seen.lock().expect("no panic").queries.clone()
     }
 }
 
-/// One query after the other. A client that goes away is no mistake.
+/// Serves one query after the other. A client that disconnects is no error.
 fn converse(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -79,12 +79,12 @@ fn converse(
     }
 }
 
-/// What a client needs that trusts an authority. Sessions are resumed among those that share it.
+/// Returns the configuration of a client that trusts an authority. Clients that share it resume sessions.
 pub fn trusting(authority: &Authority) -> Arc<ClientConfig> {
     trusting_for(authority, &[])
 }
 
-/// The same, for these protocols (ALPN).
+/// Returns the same, for these protocols (ALPN).
 pub fn trusting_for(authority: &Authority, protocols: &[&str]) -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -99,18 +99,18 @@ pub fn trusting_for(authority: &Authority, protocols: &[&str]) -> Arc<ClientConf
     Arc::new(config)
 }
 
-/// A client of DNS over TLS.
+/// A DNS-over-TLS client.
 pub struct TlsClient(StreamOwned<ClientConnection, TcpStream>);
 
 impl TlsClient {
-    /// Connects to a server that has to be `name`.
+    /// Connects to a server, which must prove to be `name`.
     #[track_caller]
     pub fn connect(server: SocketAddr, name: &str, config: Arc<ClientConfig>) -> TlsClient {
         let stream = TcpStream::connect_timeout(&server, PATIENCE).expect("a connection");
         TlsClient::over(stream, name, config).expect("a handshake")
     }
 
-    /// The same over a connection that is there.
+    /// Connects over an existing TCP connection.
     pub fn over(mut stream: TcpStream, name: &str, config: Arc<ClientConfig>) -> std::io::Result<TlsClient> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -122,7 +122,7 @@ impl TlsClient {
         Ok(TlsClient(StreamOwned::new(tls, stream)))
     }
 
-    /// Whether it goes on with an earlier session.
+    /// Whether it resumed an earlier session.
     pub fn is_resumed(&self) -> bool {
         self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
@@ -137,7 +137,7 @@ impl TlsClient {
         self.write(&octets);
     }
 
-    /// Sends octets.
+    /// Sends bytes.
     #[track_caller]
     pub fn write(&mut self, octets: &[u8]) {
         self.0
@@ -146,13 +146,13 @@ impl TlsClient {
             .expect("a write");
     }
 
-    /// Sends octets to somebody who may not take them.
+    /// Sends bytes to a server that may not take them.
     pub fn try_write(&mut self, octets: &[u8]) -> std::io::Result<()> {
         self.0.write_all(octets)?;
         self.0.flush()
     }
 
-    /// Reads until these octets come.
+    /// Reads until these bytes have come.
     #[track_caller]
     pub fn read_until(&mut self, end: &[u8]) {
         let mut octets = Vec::new();
@@ -163,14 +163,14 @@ impl TlsClient {
         }
     }
 
-    /// All that comes until the end, however that comes about.
+    /// Reads until the end, however the connection ends.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut octets = Vec::new();
         let _ = self.0.read_to_end(&mut octets);
         octets
     }
 
-    /// The next message and its length, or none at the end.
+    /// Returns the next message and its length, or `None` at the end.
     #[track_caller]
     pub fn receive(&mut self) -> Option<(usize, Message)> {
         let mut length = [0; 2];
@@ -181,7 +181,7 @@ impl TlsClient {
     }
 }
 
-/// A frame of HTTP/2 (RFC 9113 section 4.1).
+/// Builds an HTTP/2 frame (RFC 9113 section 4.1).
 pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     let mut frame = (content.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
@@ -190,7 +190,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a client of HTTP/2 begins with, and its settings.
+/// Builds the client preface of HTTP/2, with settings.
 pub fn preface(settings: &[u8]) -> Vec<u8> {
     [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
@@ -199,7 +199,7 @@ pub fn preface(settings: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// The headers of a POST request for DNS over HTTPS on a stream of HTTP/2, whose body follows.
+/// Builds the headers of a DNS-over-HTTPS POST request on an HTTP/2 stream, whose body follows.
 pub fn post(stream: u32) -> Vec<u8> {
     // POST https, /dns-query, of localhost (RFC 7541 appendix A).
     let mut fields = vec![0x83, 0x87];
@@ -216,7 +216,8 @@ pub fn post(stream: u32) -> Vec<u8> {
     frame(1, 4, stream, &fields)
 }
 
-/// A first datagram of QUIC as a client's is, but for its address, which anybody may write (RFC 9001 section 5.2).
+/// Builds a valid first datagram of a QUIC client, which can be sent from any forged address (RFC 9001
+/// section 5.2).
 pub fn first_datagram(config: &Arc<ClientConfig>, name: &str, number: u64) -> Vec<u8> {
     use rustls::quic::{ClientConnection, Version};
     let destination = number.to_be_bytes();

@@ -1,6 +1,6 @@
-//! How calls fail that the library of `tests/box` fails.
+//! The errors with which the library of `tests/box` makes calls fail.
 
-/// What a call of a kind fails with; none for a kind whose calls do less and do not fail.
+/// Returns the error of a kind of call; `None` for a kind whose calls transfer less and do not fail.
 pub fn errno(kind: &str) -> Option<i32> {
     Some(match kind {
         "socket" | "accept" | "open" => libc::EMFILE,

@@ -1,4 +1,4 @@
-//! The filters of `tests/filters` and the examples, compiled when the first test asks for one.
+//! The filters of `tests/filters` and the examples, compiled when the first test needs one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// Folders of `tests/filters`.
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
-/// Folders of `examples` that hold one in Rust.
+/// Folders of `examples` with a filter in Rust.
 pub const EXAMPLES: [&str; 17] = [
     "big-block-list",
     "block-list",
@@ -28,7 +28,7 @@ pub const EXAMPLES: [&str; 17] = [
     "traffic",
 ];
 
-/// What makes a module small and fast, as the SDK's documentation has it.
+/// Settings for small and fast modules, as the SDK's documentation recommends.
 const PROFILE: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
@@ -37,17 +37,17 @@ const PROFILE: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "debuginfo"),
 ];
 
-/// The path of a hostile filter's module, as cargo leaves it: a plain WebAssembly module.
+/// Returns the path of a hostile filter's module: a plain WebAssembly module, as cargo builds it.
 pub fn guest(name: &str) -> PathBuf {
     module(&format!("hostile_{name}"))
 }
 
-/// The path of the filter's module that does what the name it is asked for says.
+/// Returns the path of the module of the filter that acts as the queried name says.
 pub fn verdicts() -> PathBuf {
     module("verdicts")
 }
 
-/// The path of an example's module.
+/// Returns the path of an example's module.
 pub fn example(name: &str) -> PathBuf {
     module(&format!("example_{}", name.replace('-', "_")))
 }
@@ -67,7 +67,7 @@ fn build() -> PathBuf {
     build_some(&[&hostile[..], &examples, &own].concat())
 }
 
-/// Builds the modules of some packages, and returns the folder that they are in. In a target folder of their own: the one of
+/// Builds the modules of some packages, and returns their folder. In a separate target folder: the one of
 /// this test may be locked by the cargo that runs it.
 pub fn build_some(packages: &[String]) -> PathBuf {
     let target = super::proxy::target("hostile");
@@ -85,7 +85,7 @@ pub fn build_some(packages: &[String]) -> PathBuf {
         command.args(["--package", package]);
     }
     command.envs(PROFILE);
-    // What cargo tells the test about itself is not meant for the cargo that the test calls.
+    // Settings that cargo passes to the test are not meant for the cargo that the test runs.
     command
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS")

@@ -1,9 +1,8 @@
 //! DNS messages as the tests write and read them.
 //!
-//! Records are lines of a zone file on both sides, `www.example. 300 A 192.0.2.1`, so that a test
-//! shows what it sends and expects. This is deliberately not the proxy's own DNS library: what one
-//! of them gets wrong, the other does not get wrong in the same way. It checks less than a server
-//! has to; whatever it cannot read is a test failure.
+//! Records are lines of a zone file in both directions, `www.example. 300 A 192.0.2.1`, so that a test shows
+//! what it sends and expects. This is deliberately not the proxy's own DNS library, so that both do not make
+//! the same mistakes. It checks less than a server must; whatever it cannot read is a test failure.
 
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -63,7 +62,7 @@ const RCODES: &[(&str, u16)] = &[
     ("BADVERS", 16),
 ];
 
-/// The number of a type: `A`, `TYPE65400`.
+/// Returns the number of a type: `A`, `TYPE65400`.
 pub fn type_number(name: &str) -> u16 {
     let known = TYPES
         .iter()
@@ -73,19 +72,19 @@ pub fn type_number(name: &str) -> u16 {
     number.unwrap_or_else(|| panic!("no such type: {name}"))
 }
 
-/// The name of a type, RFC 3597's `TYPE65400` where it has none here.
+/// Returns the name of a type, RFC 3597's `TYPE65400` if it has none here.
 pub fn type_name(number: u16) -> String {
     let known = TYPES.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| format!("TYPE{number}"), |(name, _)| (*name).to_owned())
 }
 
-/// The number of an rcode.
+/// Returns the number of an rcode.
 pub fn rcode_number(name: &str) -> u16 {
     let known = RCODES.iter().find(|(known, _)| *known == name);
     known.unwrap_or_else(|| panic!("no such rcode: {name}")).1
 }
 
-/// The name of an rcode.
+/// Returns the name of an rcode.
 pub fn rcode_name(number: u16) -> String {
     let known = RCODES.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| format!("RCODE{number}"), |(name, _)| (*name).to_owned())
@@ -108,14 +107,14 @@ pub struct Message {
     pub additional: Vec<Record>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// How many octets stood after the message.
+    /// How many bytes followed the message.
     pub trailing: usize,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// In presentation format, letter case kept, ending in a dot.
+    /// In presentation format, case preserved, ending in a dot.
     pub name: String,
     /// The type.
     pub qtype: u16,
@@ -168,7 +167,7 @@ impl Message {
         }
     }
 
-    /// With an OPT record that advertises this payload size.
+    /// Adds an OPT record that advertises this payload size.
     pub fn edns(mut self, size: u16) -> Message {
         self.edns = Some(Edns {
             size,
@@ -177,7 +176,7 @@ impl Message {
         self
     }
 
-    /// With DO set, and an OPT record to set it in.
+    /// Sets DO, in a new OPT record if needed.
     pub fn dnssec_ok(mut self) -> Message {
         self.edns
             .get_or_insert_with(|| Edns {
@@ -188,7 +187,7 @@ impl Message {
         self
     }
 
-    /// With an EDNS option, and an OPT record to hold it.
+    /// Adds an EDNS option, in a new OPT record if needed.
     pub fn option(mut self, code: u16, content: &[u8]) -> Message {
         let edns = self.edns.get_or_insert_with(|| Edns {
             size: 1232,
@@ -198,19 +197,19 @@ impl Message {
         self
     }
 
-    /// With these header bits set.
+    /// Sets these header bits.
     pub fn set(mut self, bits: u16) -> Message {
         self.header |= bits;
         self
     }
 
-    /// With these header bits cleared.
+    /// Clears these header bits.
     pub fn clear(mut self, bits: u16) -> Message {
         self.header &= !bits;
         self
     }
 
-    /// In this class.
+    /// Sets the class.
     pub fn class(mut self, class: u16) -> Message {
         for question in &mut self.questions {
             question.class = class;
@@ -218,7 +217,7 @@ impl Message {
         self
     }
 
-    /// With this opcode.
+    /// Sets the opcode.
     pub fn opcode(mut self, opcode: u16) -> Message {
         self.header = self.header & !0x7800 | opcode << 11;
         self
@@ -238,7 +237,7 @@ impl Message {
         }
     }
 
-    /// With this rcode.
+    /// Sets the rcode.
     pub fn rcode_set(mut self, name: &str) -> Message {
         let number = rcode_number(name);
         self.header = self.header & !0xf | number & 0xf;
@@ -248,7 +247,7 @@ impl Message {
         self
     }
 
-    /// The rcode, with the upper bits of the OPT record.
+    /// Returns the rcode, with the upper bits from the OPT record.
     pub fn rcode(&self) -> String {
         let high = self.edns.as_ref().map_or(0, |edns| u16::from(edns.rcode_high));
         rcode_name(high << 4 | self.header & 0xf)
@@ -259,17 +258,17 @@ impl Message {
         self.header & bits == bits
     }
 
-    /// The answer section as lines, TTLs left out: what a test compares when time has passed.
+    /// Returns the answer section as lines without TTLs, for comparisons when time has passed.
     pub fn answers(&self) -> Vec<String> {
         self.answers.iter().map(Record::without_ttl).collect()
     }
 
-    /// TTLs of the answer section.
+    /// Returns the TTLs of the answer section.
     pub fn ttls(&self) -> Vec<u32> {
         self.answers.iter().map(|record| record.ttl).collect()
     }
 
-    /// The first TTL of the answer section.
+    /// Returns the first TTL of the answer section.
     pub fn ttl(&self) -> u32 {
         self.answers
             .first()
@@ -277,7 +276,7 @@ impl Message {
             .ttl
     }
 
-    /// Extended error codes (RFC 8914), in order.
+    /// Returns the extended error codes (RFC 8914), in order.
     pub fn extended_errors(&self) -> Vec<u16> {
         let options = self.edns.iter().flat_map(|edns| &edns.options);
         options
@@ -286,7 +285,7 @@ impl Message {
             .collect()
     }
 
-    /// The content of an EDNS option.
+    /// Returns the content of an EDNS option.
     pub fn find_option(&self, code: u16) -> Option<&[u8]> {
         let options = self.edns.iter().flat_map(|edns| &edns.options);
         options
@@ -295,7 +294,7 @@ impl Message {
             .next()
     }
 
-    /// Wire format, names uncompressed.
+    /// Encodes to wire format, with names uncompressed.
     pub fn encode(&self) -> Vec<u8> {
         let additional = self.additional.len() + usize::from(self.edns.is_some());
         let mut wire = Vec::with_capacity(512);
@@ -324,7 +323,7 @@ impl Message {
         wire
     }
 
-    /// Reads wire format; the error says what is wrong with it.
+    /// Parses wire format; the error says what is wrong with it.
     pub fn decode(wire: &[u8]) -> Result<Message, String> {
         let mut reader = Reader { wire, at: 0 };
         let (id, header) = (reader.u16()?, reader.u16()?);
@@ -382,8 +381,8 @@ impl fmt::Display for Message {
 }
 
 impl Record {
-    /// From a line of a zone file: owner, TTL, type, data. Data of a type without a form here is
-    /// written as RFC 3597 says: `\# LENGTH HEX`.
+    /// Parses a line of a zone file: owner, TTL, type, data. Data of a type that is not known here is written
+    /// as in RFC 3597: `\# LENGTH HEX`.
     pub fn parse(line: &str) -> Record {
         let mut words = line.split_whitespace();
         let mut word = || {
@@ -437,7 +436,7 @@ impl Record {
         }
     }
 
-    /// The line without its TTL.
+    /// Returns the line without its TTL.
     pub fn without_ttl(&self) -> String {
         format!("{} {} {}", self.name, type_name(self.rtype), self.shown_data())
     }
@@ -511,7 +510,7 @@ impl fmt::Display for Record {
 }
 
 impl Edns {
-    /// As the pseudo record that it is.
+    /// Converts to the pseudo record.
     pub fn record(&self) -> Record {
         let mut data = Vec::new();
         for (code, content) in &self.options {
@@ -572,7 +571,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from(self.u16()?) << 16 | u32::from(self.u16()?))
     }
 
-    /// A name, following compression pointers (RFC 1035 section 4.1.4).
+    /// Reads a name, following compression pointers (RFC 1035 section 4.1.4).
     fn name(&mut self) -> Result<String, String> {
         let mut name = String::new();
         let mut after = None;
@@ -642,7 +641,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Presentation format to wire format; understands `\.` and `\DDD`.
+/// Converts presentation format to wire format; understands `\.` and `\DDD`.
 pub fn encode_name(name: &str) -> Vec<u8> {
     let mut wire = Vec::new();
     let mut label = Vec::new();
@@ -669,7 +668,7 @@ pub fn encode_name(name: &str) -> Vec<u8> {
     wire
 }
 
-/// The name with a dot at its end.
+/// Returns the name with a dot at its end.
 fn dotted(name: &str) -> String {
     if name.ends_with('.') {
         name.to_owned()
@@ -682,7 +681,7 @@ fn encode_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Hex digits to octets; blanks do not matter.
+/// Converts hex digits to bytes; blanks are ignored.
 pub fn decode_hex(text: &str) -> Vec<u8> {
     let digits: Vec<char> = text.chars().filter(|digit| !digit.is_whitespace()).collect();
     let octet = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
@@ -692,13 +691,13 @@ pub fn decode_hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Different for every message of a process: what a test gets back is what it asked for.
+/// Returns a different ID for every message of the process, so that an answer is matched to its query.
 fn fresh_id() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(1);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// The oracle itself: what goes in comes out.
+/// Checks the library itself.
 #[test]
 fn messages_survive_a_round_trip() {
     let mut message = Message::query("a\\.b.Example", "TXT")

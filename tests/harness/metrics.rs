@@ -1,4 +1,4 @@
-//! Prometheus' text format, as much of it as it takes to hold the proxy to it.
+//! A parser for as much of Prometheus' text format as the tests need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,26 +8,26 @@ pub struct Metrics {
     families: BTreeMap<String, Family>,
 }
 
-/// What is said of a family.
+/// The metadata of a family.
 #[derive(Default)]
 struct Family {
     kind: String,
     described: bool,
 }
 
-/// One line.
+/// A sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// With its suffix: `_total`, `_bucket`.
+    /// Including its suffix: `_total`, `_bucket`.
     pub name: String,
-    /// By name.
+    /// Labels by name.
     pub labels: BTreeMap<String, String>,
     /// The value.
     pub value: f64,
 }
 
 impl Metrics {
-    /// Reads a scrape; a line that is neither comment nor sample is a failure.
+    /// Parses a scrape; a line that is neither comment nor sample is a failure.
     #[track_caller]
     pub fn parse(text: &str) -> Metrics {
         let mut samples = Vec::new();
@@ -52,7 +52,7 @@ impl Metrics {
         Metrics { samples, families }
     }
 
-    /// The sum of all samples with this name and these labels; 0 if there are none.
+    /// Returns the sum of all samples with this name and these labels; 0 if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.matching(name, labels).map(|sample| sample.value).sum()
     }
@@ -62,19 +62,19 @@ impl Metrics {
         self.matching(name, labels).next().is_some()
     }
 
-    /// Every value that a label takes in samples of this name.
+    /// Returns every value that a label has in samples of this name.
     pub fn values(&self, name: &str, label: &str) -> BTreeSet<String> {
         self.matching(name, &[])
             .filter_map(|sample| sample.labels.get(label).cloned())
             .collect()
     }
 
-    /// All samples.
+    /// Returns all samples.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Samples without a TYPE and a HELP.
+    /// Returns the names of samples without a TYPE and a HELP.
     pub fn undescribed(&self) -> BTreeSet<&str> {
         let described = |name: &str| {
             self.families
@@ -95,7 +95,7 @@ impl Metrics {
             .collect()
     }
 
-    /// Names of all families as their samples have them: counters end in `_total`, infos in `_info`.
+    /// Returns the names of all families as in their samples: counters end in `_total`, infos in `_info`.
     pub fn families(&self) -> BTreeSet<String> {
         let suffix = |family: &Family| match family.kind.as_str() {
             "counter" => "_total",

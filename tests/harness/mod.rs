@@ -1,8 +1,7 @@
-//! What the tests stand on: the proxy itself, servers for it to ask, clients to ask it.
+//! The common ground of the tests: the proxy itself, servers for it to ask, clients to ask it.
 //!
-//! Every server gets a loopback address of its own, so tests run side by side without choosing
-//! ports. Nothing here waits for time to pass: it waits for something to be true, and for a bounded
-//! time only.
+//! Every server gets its own loopback address, so tests run side by side without choosing ports. Nothing here
+//! waits for time to pass: it waits for a condition, and for a bounded time only.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,11 +42,11 @@ pub use proxy::{ONCE, Proxy, forward_once};
 pub use tools::needs;
 pub use upstream::{Reply, Upstream};
 
-/// How long anything may take. Generous, since it is only ever used up by a failure, and the
-/// machine may be busy with other tests.
+/// The limit for anything. Generous, because only a failure ever reaches it, and other tests may keep the
+/// machine busy.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the condition gives a value; `what` is what the failure says was awaited.
+/// Waits until the condition returns a value; `what` names it in the failure message.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;

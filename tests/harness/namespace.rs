@@ -1,5 +1,5 @@
-//! A network of its own, with its own loopback and its own `/etc/resolv.conf`: for what only works on
-//! fixed addresses.
+//! A network namespace with its own loopback and its own `/etc/resolv.conf`: for what only works on fixed
+//! addresses.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ impl Default for Namespace {
 }
 
 impl Namespace {
-    /// Makes one; [`tools::needs`] `root` says whether that works here.
+    /// Creates one; [`tools::needs`] `root` tells whether that works here.
     pub fn new() -> Namespace {
         let script = "ip link set lo up && echo up && exec sleep infinity";
         let mut command = tools::command("unshare");
@@ -27,7 +27,7 @@ impl Namespace {
         Namespace(holder)
     }
 
-    /// A command that runs in it.
+    /// Returns a command that runs in it.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = tools::command("nsenter");
         command
@@ -36,12 +36,12 @@ impl Namespace {
         command
     }
 
-    /// A command for a tool.
+    /// Returns a command for a tool that runs in it.
     pub fn tool(&self, tool: &str) -> Command {
         self.command(&tools::find(tool).unwrap_or_else(|| tool.into()))
     }
 
-    /// Puts a file in the place of another, for those who look from inside.
+    /// Replaces a file with another one, inside only.
     pub fn replace(&self, place: &str, file: &Path) {
         tools::output(self.tool("mount").arg("--bind").arg(file).arg(place));
     }

@@ -1,4 +1,4 @@
-//! A proxy that knows which pods ask, from an API server of the test's.
+//! A proxy that identifies pods, with the test's API server.
 
 use std::net::IpAddr;
 
@@ -11,18 +11,18 @@ use crate::{client, until};
 
 /// A cluster with the namespaces `shop` and `bank`, and a proxy on its node `worker-1`.
 pub struct Cluster {
-    /// What the proxy asks about pods.
+    /// The source of pods.
     pub server: ApiServer,
     /// The proxy, on the node `worker-1`.
     pub proxy: Proxy,
     _folder: tempfile::TempDir,
 }
 
-/// What a configuration says of its node, for which the test has an API server.
+/// A configuration's line about its node; [`Cluster::start`] adds the API server.
 pub const PODS: &str = "pods { node \"worker-1\" }";
 
 impl Cluster {
-    /// A proxy with this configuration, when these objects are there.
+    /// Starts a proxy with this configuration, after creating these objects.
     pub fn start(text: &str, objects: impl FnOnce(&ApiServer)) -> Cluster {
         let server = ApiServer::start();
         server.put("namespaces", "shop", json!({}));
@@ -41,19 +41,19 @@ impl Cluster {
         }
     }
 
-    /// What a client at this address gets.
+    /// Returns the answer for a client at this address.
     pub fn ask(&self, address: &str, name: &str) -> Message {
         let address: IpAddr = address.parse().unwrap();
         client::ask_from(address, self.proxy.address, &Message::query(name, "A").edns(1232))
     }
 
-    /// Queries of a namespace's pods so far, or of others by what they are.
+    /// Returns the number of queries so far with this identity and namespace.
     pub fn count(&self, identity: &str, namespace: &str) -> f64 {
         let labels = [("identity", identity), ("namespace", namespace)];
         self.proxy.metrics().sum("dnsweir_pod_queries_total", &labels)
     }
 
-    /// Waits until a query from an address counts as one of these.
+    /// Waits until a query from an address counts under this identity and namespace.
     #[track_caller]
     pub fn await_identity(&self, address: &str, identity: &str, namespace: &str) {
         until(&format!("{address} to be {identity} {namespace}"), || {
@@ -64,7 +64,7 @@ impl Cluster {
     }
 }
 
-/// A running pod of the node `worker-1`, created in this second of the year.
+/// Creates a running pod on the node `worker-1`, created in this second of the year.
 pub fn put_pod(server: &ApiServer, name: &str, address: &str, second: u32) {
     let created = format!("2026-01-01T00:00:{second:02}Z");
     server.put(
@@ -78,7 +78,7 @@ pub fn put_pod(server: &ApiServer, name: &str, address: &str, second: u32) {
     );
 }
 
-/// Gives a namespace this annotation, and no other.
+/// Sets this annotation of a namespace, and removes others.
 pub fn annotate(server: &ApiServer, namespace: &str, name: &str, value: &str) {
     server.put(
         "namespaces",

@@ -1,4 +1,4 @@
-//! A program that runs beside the tests, and what it says.
+//! A program that runs beside the tests, and its output.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
@@ -10,23 +10,23 @@ use socket2::{Socket, Type};
 
 use super::eventually;
 
-/// A child process. It is killed, by its own ID, when the value goes.
+/// A child process. It is killed, by its own ID, when dropped.
 pub struct Process {
     child: Child,
-    /// The program, for messages.
+    /// The program's name, for messages.
     name: String,
     stdout: Lines,
     stderr: Lines,
-    /// What nobody reads yet.
+    /// Output that is not being read yet.
     unread: Option<(ChildStdout, ChildStderr)>,
 }
 
-/// What has been printed so far, line by line.
+/// The output so far, line by line.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    /// Reads to the end in a thread of its own.
+    /// Reads to the end in a separate thread.
     fn read(&self, source: impl Read + Send + 'static) {
         let filled = self.clone();
         std::thread::spawn(move || {
@@ -54,7 +54,7 @@ impl Process {
         process
     }
 
-    /// The same with nobody who reads what it prints and says: its pipes fill.
+    /// Starts it without reading its output: its pipes fill up.
     pub fn start_unread(command: &mut Command) -> Process {
         let name = command.get_program().to_string_lossy().into_owned();
         command
@@ -74,7 +74,7 @@ impl Process {
         }
     }
 
-    /// Begins to read.
+    /// Starts reading its output.
     pub fn read(&mut self) {
         if let Some((stdout, stderr)) = self.unread.take() {
             self.stdout.read(stdout);
@@ -82,12 +82,12 @@ impl Process {
         }
     }
 
-    /// Its process ID.
+    /// Returns its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// A figure of `/proc/ID/status` in bytes: `VmRSS`, `VmHWM`.
+    /// Returns a figure of `/proc/ID/status` in bytes: `VmRSS`, `VmHWM`.
     pub fn memory(&self, figure: &str) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a running program");
@@ -98,16 +98,17 @@ impl Process {
         1024 * kibibytes.unwrap_or_else(|| panic!("no {figure} in {status}"))
     }
 
-    /// How many descriptors it has open.
+    /// Returns how many descriptors it has open.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id()))
             .expect("a running program")
             .count()
     }
 
-    /// Duplicates of its sockets for datagrams at an address, in the order in which it opened them, each as often as it has it.
+    /// Duplicates its datagram sockets at an address, in the order of their descriptors, once for each
+    /// descriptor.
     pub fn datagram_sockets(&self, address: SocketAddr) -> Vec<Socket> {
-        // SAFETY: takes two numbers, and returns a descriptor that is nobody else's, or -1.
+        // SAFETY: takes two numbers, and returns a new descriptor of our own, or -1.
         let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.id(), 0) };
         assert!(process >= 0, "a running program");
         // SAFETY: as above.
@@ -118,7 +119,7 @@ impl Process {
         let mut open: Vec<RawFd> = open.filter_map(number).collect();
         open.sort_unstable();
         let duplicate = |number: RawFd| {
-            // SAFETY: `process` is open, and what is returned is as above. What was closed meanwhile gives -1.
+            // SAFETY: `process` is open, and the result is as above; -1 for a descriptor closed meanwhile.
             let socket = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
             // SAFETY: as above.
             (socket >= 0).then(|| unsafe { Socket::from_raw_fd(socket as RawFd) })
@@ -132,12 +133,12 @@ impl Process {
         open.into_iter().filter_map(duplicate).filter(is_one).collect()
     }
 
-    /// Standard output so far.
+    /// Returns standard output so far.
     pub fn stdout(&self) -> Vec<String> {
         self.stdout.lock().clone()
     }
 
-    /// Standard error so far.
+    /// Returns standard error so far.
     pub fn stderr(&self) -> Vec<String> {
         self.stderr.lock().clone()
     }
@@ -181,7 +182,7 @@ impl Process {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
         let name = self.name.clone();
@@ -190,7 +191,7 @@ impl Process {
         })
     }
 
-    /// Kills it, and returns when it has ended.
+    /// Kills it, and waits until it has ended.
     pub fn stop(&mut self) {
         self.child.kill().expect("a child");
         self.child.wait().expect("a child");

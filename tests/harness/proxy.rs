@@ -11,21 +11,21 @@ use super::namespace::Namespace;
 use super::process::Process;
 use super::{Message, PATIENCE, address, ask, eventually, until};
 
-/// A running `dnsweir run` with a configuration of the test's.
+/// A running `dnsweir run` with the test's configuration.
 pub struct Proxy {
     /// The program.
     pub process: Process,
-    /// Where it answers, over UDP and TCP.
+    /// Its address for UDP and TCP.
     pub address: SocketAddr,
-    /// Where it serves metrics.
+    /// Its address for metrics.
     pub admin: SocketAddr,
     /// Its configuration file.
     pub file: PathBuf,
     folder: tempfile::TempDir,
 }
 
-/// The program under test. Cargo does not build it for this package; `cargo xtask test` does, and says in which folder the
-/// one is that is meant. For programs that are not tests it is the one beside them.
+/// Returns the path of the program under test. Cargo does not build it for this package; `cargo xtask test`
+/// does, and names its folder. Programs that are not tests use the one beside them.
 pub fn program() -> PathBuf {
     let said = std::env::var_os("DNSWEIR_PROGRAMS").map(PathBuf::from);
     let program = said.unwrap_or_else(|| target("release")).join("dnsweir");
@@ -37,7 +37,7 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// A folder of cargo's `target`, wherever that is: for what one run of the tests keeps for the next.
+/// Returns a folder of cargo's `target`, wherever that is: for what one run of the tests keeps for the next.
 pub fn target(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("this test's path");
     let release = this.ancestors().find(|folder| folder.ends_with("release"));
@@ -45,33 +45,33 @@ pub fn target(name: &str) -> PathBuf {
     target.expect("a target folder").join(name)
 }
 
-/// A command for it. What it caches for its user goes to the target folder, where it helps the next
-/// test, and not to the folder of whoever runs the tests.
+/// Returns a command for it. Its cache is in the target folder, where it helps the next test, and not in the
+/// user's home.
 pub fn command() -> Command {
     let mut command = Command::new(program());
     with_own_cache(&mut command);
     command
 }
 
-/// The same, to be run in a network of its own.
+/// Returns the same, to be run in its own network namespace.
 pub fn command_in(network: &Namespace) -> Command {
     let mut command = network.command(&program());
     with_own_cache(&mut command);
     command
 }
 
-/// Has a command that starts the proxy keep what it compiles where the other tests do.
+/// Sets the cache folder of a command that starts the proxy to that of the other tests.
 pub fn with_own_cache(command: &mut Command) -> &mut Command {
     command.env("XDG_CACHE_HOME", target("tmp"))
 }
 
-/// A `forward` stage for tests that count: each query is sent once, however long a busy machine takes to
-/// answer it. The proxy would lose patience after tens of milliseconds and ask again.
+/// Returns a `forward` stage for tests that count: each query is sent once, however long a busy machine takes
+/// to answer it. By default the proxy would retry after tens of milliseconds.
 pub fn forward_once(upstream: SocketAddr) -> String {
     format!("forward \"{upstream}\" {{ {ONCE} }}")
 }
 
-/// The options for that.
+/// The options of [`forward_once`].
 pub const ONCE: &str = "attempts 1; timeout \"20s\"; deadline \"25s\"";
 
 /// Runs `dnsweir check` on a file.
@@ -85,15 +85,15 @@ pub fn check(file: &Path) -> Output {
 }
 
 impl Proxy {
-    /// Starts it and waits until it is ready. The text gets `listen` and `admin` lines in front,
-    /// unless it has its own, written with `$LISTEN` and `$ADMIN` for addresses that are free, and one that
-    /// has it not wait for upstreams, unless it says how long.
+    /// Starts it and waits until it is ready. The text is preceded by `listen` and `admin` lines, unless it
+    /// has its own, with `$LISTEN` and `$ADMIN` for free addresses, and by one that disables waiting for
+    /// upstreams, unless it sets that.
     #[track_caller]
     pub fn start(text: &str) -> Proxy {
         Proxy::start_with(text, &[])
     }
 
-    /// The same with further arguments.
+    /// Starts it with further arguments.
     #[track_caller]
     pub fn start_with(text: &str, arguments: &[&str]) -> Proxy {
         let mut proxy = Proxy::launch(text, arguments);
@@ -101,7 +101,7 @@ impl Proxy {
         proxy
     }
 
-    /// The same from a shell that has done this before, such as `ulimit -n 1024`.
+    /// Starts it from a shell, after a command such as `ulimit -n 1024`.
     #[track_caller]
     pub fn start_after(shell: &str, text: &str) -> Proxy {
         let mut proxy = Proxy::launch_after(shell, text);
@@ -109,7 +109,7 @@ impl Proxy {
         proxy
     }
 
-    /// The same, and waits for nothing.
+    /// Starts it from a shell, and does not wait.
     pub fn launch_after(shell: &str, text: &str) -> Proxy {
         let mut command = Command::new("sh");
         command
@@ -121,14 +121,14 @@ impl Proxy {
         proxy
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it and does not wait.
     pub fn launch(text: &str, arguments: &[&str]) -> Proxy {
         let mut proxy = Proxy::launch_unread(text, arguments);
         proxy.process.read();
         proxy
     }
 
-    /// The same with nobody who reads what it prints and says.
+    /// Starts it, without reading its output.
     pub fn launch_unread(text: &str, arguments: &[&str]) -> Proxy {
         Proxy::launch_by(&mut command(), text, arguments)
     }
@@ -150,7 +150,7 @@ impl Proxy {
         }
     }
 
-    /// Waits for `/ready` to say so.
+    /// Waits until `/ready` succeeds.
     #[track_caller]
     pub fn await_ready(&mut self) {
         let admin = self.admin;
@@ -164,8 +164,8 @@ impl Proxy {
         });
     }
 
-    /// Replaces the configuration file's content, and says nothing to the proxy. As editors do: a
-    /// new file moved over the old one, so that nobody reads half of it.
+    /// Replaces the content of the configuration file without a signal. Like editors, it moves a new file
+    /// over the old one, so that half a file is never read.
     pub fn rewrite(&self, text: &str) {
         let new = self.folder.path().join("new");
         std::fs::write(&new, complete(text, self.address, self.admin)).expect("a configuration file");
@@ -183,17 +183,17 @@ impl Proxy {
         });
     }
 
-    /// The number of the running generation.
+    /// Returns the number of the running generation.
     pub fn generation(&self) -> f64 {
         self.metrics().sum("dnsweir_generation", &[])
     }
 
-    /// Whether the kernel keeps it from paths that are not its own (Landlock).
+    /// Whether Landlock restricts it to its own paths.
     pub fn is_kept_in(&self) -> bool {
         !self.get("/status").1.contains("no Landlock")
     }
 
-    /// A folder for the test's files, beside the configuration.
+    /// Returns a folder for the test's files, which also has the configuration.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -204,7 +204,7 @@ impl Proxy {
         self.ask(&Message::query(name, qtype))
     }
 
-    /// The same with EDNS, so that extended errors can come back.
+    /// Asks with EDNS, so that extended errors can come back.
     #[track_caller]
     pub fn query_edns(&self, name: &str, qtype: &str) -> Message {
         self.ask(&Message::query(name, qtype).edns(1232))
@@ -230,8 +230,7 @@ impl Proxy {
         Metrics::parse(&body)
     }
 
-    /// Waits until a metric has this value. Counters are written where they are counted, and that
-    /// may be after the answer has left.
+    /// Waits until a metric has this value: counters may be updated after the answer was sent.
     #[track_caller]
     pub fn await_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let mut last = f64::NAN;
@@ -253,13 +252,13 @@ impl Proxy {
     }
 }
 
-/// The text with addresses filled in, and with what every configuration needs.
+/// Completes a configuration with addresses and the lines that every test needs.
 fn complete(text: &str, address: SocketAddr, admin: SocketAddr) -> String {
     let mut whole = String::new();
     for (word, line) in [
         ("$LISTEN", "listen \"$LISTEN\"\n"),
         ("$ADMIN", "admin \"$ADMIN\"\n"),
-        // Most tests have upstreams that answer nothing but what the test is about.
+        // Most tests have upstreams that answer only the test's own queries.
         ("await-upstreams", "await-upstreams \"0s\"\n"),
     ] {
         if !text.contains(word) {
@@ -272,12 +271,12 @@ fn complete(text: &str, address: SocketAddr, admin: SocketAddr) -> String {
         .replace("$ADMIN", &admin.to_string())
 }
 
-/// One HTTP request; nothing if nobody answers.
+/// Sends one HTTP request; `None` if there is no answer.
 pub fn try_get(server: SocketAddr, path: &str) -> Option<(u16, String)> {
     request(server, "GET", path)
 }
 
-/// One HTTP request with any method.
+/// Sends one HTTP request with any method.
 pub fn request(server: SocketAddr, method: &str, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(server).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

@@ -1,4 +1,4 @@
-//! A real registry of artifacts, with TLS and a password, and those who write to it.
+//! A real artifact registry, with TLS and a password, and ways to write to it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ pub const TOOLS: &[&str] = &["docker-registry", "openssl", "curl"];
 /// `user` with the password `secret`, as `htpasswd -B` writes it.
 const PASSWORDS: &str = "user:$2y$05$oOKO63KieJCdMfFVyYWDxOdtF/fhvNMEcrcsFdulNLKtH2jH2qbXi\n";
 
-/// The same in base 64, as docker's `config.json` has it.
+/// The same in base 64, as in docker's `config.json`.
 pub const AUTH: &str = "dXNlcjpzZWNyZXQ=";
 
 /// The media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// That of a list of manifests.
+/// The media type of an index of manifests.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// That of the configuration of a module.
+/// The media type of a module's configuration.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
-/// That of the module.
+/// The media type of a module.
 pub const LAYER: &str = "application/wasm";
 
-/// A running registry with a folder of its own.
+/// A running registry with its own folder.
 pub struct Registry {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// The server.
     pub process: Process,
@@ -37,7 +37,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts one, and waits until it listens.
+    /// Starts a registry, and waits until it listens.
     pub fn start() -> Registry {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = address::fresh_socket();
@@ -66,7 +66,7 @@ impl Registry {
         registry
     }
 
-    /// Starts it again with what it had.
+    /// Restarts it with its data.
     pub fn restart(&mut self) {
         self.process.stop();
         self.process = launch(self.folder.path());
@@ -79,17 +79,17 @@ impl Registry {
         });
     }
 
-    /// The authority of its certificate.
+    /// Returns the path of its authority's certificate.
     pub fn ca(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// Its passwords, as in docker's `config.json`.
+    /// Returns the path of its credentials, as in docker's `config.json`.
     pub fn credentials(&self) -> PathBuf {
         self.folder.path().join("auth.json")
     }
 
-    /// What a configuration says of it, with more in the same block.
+    /// Returns its section of a configuration, with more in the same block.
     pub fn section(&self, more: &str) -> String {
         let (credentials, ca) = (self.credentials(), self.ca());
         format!(
@@ -99,7 +99,7 @@ impl Registry {
         )
     }
 
-    /// What the program's commands need to be told of it.
+    /// Returns its options for the program's commands.
     pub fn options(&self) -> [String; 4] {
         let (credentials, ca) = (self.credentials(), self.ca());
         [
@@ -110,12 +110,13 @@ impl Registry {
         ]
     }
 
-    /// A reference to one of its artifacts.
+    /// Returns a reference to one of its artifacts.
     pub fn reference(&self, name: &str) -> String {
         format!("oci://{}/{name}", self.address)
     }
 
-    /// Puts an artifact there whose layers have these media types and contents, and returns the digest of its manifest.
+    /// Uploads an artifact whose layers have these media types and contents, and returns the digest of its
+    /// manifest.
     pub fn put(&self, name: &str, tag: &str, config: &str, layers: &[(&str, &[u8])]) -> String {
         let described = |media_type: &str, octets: &[u8]| {
             let (digest, size) = (self.put_blob(name, octets), octets.len());
@@ -131,7 +132,7 @@ impl Registry {
         self.put_manifest(name, tag, manifest.to_string().as_bytes())
     }
 
-    /// Signs an artifact of its as cosign does, with simple signing.
+    /// Signs one of its artifacts as cosign does, with simple signing.
     pub fn sign(&self, name: &str, digest: &str, key: &Signer) {
         let payload = serde_json::json!({ "critical": {
             "identity": { "docker-reference": name }, "image": { "docker-manifest-digest": digest },
@@ -153,8 +154,8 @@ impl Registry {
         self.put_manifest(name, &tag, manifest.to_string().as_bytes());
     }
 
-    /// Has a bundle refer to an artifact of its, as cosign does at a registry that lists no referrers: an index under the
-    /// tag of the artifact's digest, which says of which type the bundle is.
+    /// Attaches a bundle to one of its artifacts, as cosign does in a registry without the referrers API: an
+    /// index, tagged with the artifact's digest, which states the type of the bundle.
     pub fn attach(&self, name: &str, digest: &str, bundle: &str, said: Option<&str>) {
         let described = |media_type: &str, octets: &[u8]| {
             let (digest, size) = (self.put_blob(name, octets), octets.len());
@@ -213,7 +214,7 @@ impl Registry {
         digest
     }
 
-    /// A file with these octets, as curl wants it, and their digest.
+    /// Writes a file with these bytes. Returns it as an argument of curl, and its digest.
     fn file(&self, octets: &[u8]) -> (String, String) {
         let path = self.folder.path().join("upload");
         fs::write(&path, octets).expect("a file");
@@ -254,7 +255,7 @@ fn openssl(folder: &Path, arguments: &str) {
     );
 }
 
-/// An authority, and a certificate for this address.
+/// Creates an authority, and a certificate for this address.
 fn certify(folder: &Path, ip: &str) {
     let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
     openssl(
@@ -270,11 +271,11 @@ fn certify(folder: &Path, ip: &str) {
     );
 }
 
-/// Somebody who signs, with a key of ECDSA P-256.
+/// A signer with an ECDSA P-256 key.
 pub struct Signer(tempfile::TempDir);
 
 impl Signer {
-    /// With a new key.
+    /// Creates a signer with a new key.
     pub fn new() -> Signer {
         let folder = tempfile::tempdir().expect("a temporary folder");
         openssl(
@@ -285,12 +286,12 @@ impl Signer {
         Signer(folder)
     }
 
-    /// The public key.
+    /// Returns the path of the public key.
     pub fn key(&self) -> PathBuf {
         self.0.path().join("key.pub")
     }
 
-    /// A signature in base 64.
+    /// Returns a signature in base 64.
     fn sign(&self, message: &[u8]) -> String {
         fs::write(self.0.path().join("message"), message).expect("a file");
         openssl(self.0.path(), "dgst -sha256 -sign key.pem -out signature message");

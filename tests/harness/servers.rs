@@ -1,4 +1,4 @@
-//! Name servers from elsewhere, as upstreams.
+//! Other name servers, as upstreams.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,22 +7,23 @@ use super::process::Process;
 use super::tools::command;
 use super::{Message, address, client, until};
 
-/// A real server with a configuration of its own.
+/// A real server with its own configuration.
 pub struct Server {
     /// The program.
     pub process: Process,
-    /// Where it answers.
+    /// Its address.
     pub address: SocketAddr,
     folder: tempfile::TempDir,
 }
 
-/// unbound, answering from these lines of a zone file, NXDOMAIN for the rest of `zone`. It logs every
-/// query, so that [`Server::queries`] can count them.
+/// Starts unbound, which answers from these lines of a zone file, and NXDOMAIN for the rest of `zone`. It
+/// logs every query, so that [`Server::queries`] can count them.
 pub fn unbound(zone: &str, lines: &[&str]) -> Server {
     unbound_with(zone, lines, address::fresh_socket(), "")
 }
 
-/// The same, over TLS or HTTPS as well, with a certificate and its key; gives the address for that.
+/// Starts unbound also over TLS or HTTPS, with a certificate and its key. Returns the address for that as
+/// well.
 pub fn unbound_over(
     scheme: &str,
     zone: &str,
@@ -68,7 +69,7 @@ fn unbound_with(zone: &str, lines: &[&str], address: SocketAddr, more: &str) -> 
     .ready(zone)
 }
 
-/// dnsdist, over HTTPS before the server of a zone at an address; gives its own for that.
+/// Starts dnsdist over HTTPS in front of a zone's server. Returns its address for HTTPS as well.
 pub fn dnsdist_over_https(
     zone: &str,
     behind: SocketAddr,
@@ -94,13 +95,13 @@ pub fn dnsdist_over_https(
     (server.ready(zone), https)
 }
 
-/// nsd, serving this zone from the text of its zone file.
+/// Starts nsd, which serves this zone from the text of its zone file.
 pub fn nsd(zone: &str, text: &str) -> Server {
     let lines = "  provide-xfr: 127.0.0.0/8 NOKEY\n";
     nsd_with(zone, address::fresh_socket(), None, lines, Some(text)).ready(zone)
 }
 
-/// A secret that servers share, as BIND 9 writes it.
+/// A TSIG key, with names as in BIND 9.
 pub struct SharedKey {
     /// Its name.
     pub name: &'static str,
@@ -111,12 +112,12 @@ pub struct SharedKey {
 }
 
 impl SharedKey {
-    /// As dig takes it.
+    /// Formats it for dig.
     pub fn for_dig(&self) -> String {
         format!("{}:{}:{}", self.algorithm, self.name, self.secret)
     }
 
-    /// As dnsweir takes it.
+    /// Formats it for dnsweir.
     pub fn for_dnsweir(&self) -> String {
         format!(
             "tsig {:?} {{ algorithm {:?}; secret {:?} }}",
@@ -125,7 +126,8 @@ impl SharedKey {
     }
 }
 
-/// nsd at an address, which has this zone in a file, gives it to whoever has the key, and tells somebody of changes.
+/// Starts nsd at an address as a primary: it has this zone in a file, allows transfers with the key, and
+/// sends NOTIFY to `tells`.
 pub fn nsd_primary(
     zone: &str,
     address: SocketAddr,
@@ -143,7 +145,7 @@ pub fn nsd_primary(
     nsd_with(zone, address, key, &lines, Some(text))
 }
 
-/// nsd at an address, which has this zone from a primary.
+/// Starts nsd at an address as a secondary of a primary.
 pub fn nsd_secondary(
     zone: &str,
     address: SocketAddr,
@@ -188,7 +190,8 @@ fn nsd_with(
     Server::start("nsd", "-d", &configuration, address, folder)
 }
 
-/// BIND's named at an address, with this key if any and these lines in the block of a zone, whose file is `zone`.
+/// Starts BIND's named at an address, with this key if any and these lines in the block of a zone, whose file
+/// is `zone`.
 pub fn named(
     zone: &str,
     address: SocketAddr,
@@ -219,7 +222,7 @@ pub fn named(
 }
 
 impl Server {
-    /// A program in the foreground, by this flag, with its configuration in its folder.
+    /// Starts a program in the foreground, by this flag, with its configuration in its folder.
     fn start(
         program: &str,
         foreground: &str,
@@ -237,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -256,7 +259,7 @@ impl Server {
         self
     }
 
-    /// How often unbound was asked for this name.
+    /// Returns how often unbound was asked for this name.
     pub fn queries(&self, name: &str) -> usize {
         let wanted = format!(" {name}. ");
         self.process

@@ -1,8 +1,10 @@
-//! A sigstore of one's own: an authority of certificates, a log of them, a log of signatures, and bundles by all three.
+//! A private sigstore: a certificate authority, a certificate log, a signature log, and bundles from all
+//! three.
 //!
-//! What they make is written from the formats' own descriptions, not with the library that reads it: bundles and trust roots
-//! (<https://github.com/sigstore/protobuf-specs>), entries and promises of the log (<https://github.com/sigstore/rekor>),
-//! proofs of certificates (RFC 6962), and checkpoints (<https://github.com/C2SP/C2SP/blob/main/tlog-checkpoint.md>).
+//! Everything is written from the formats' own specifications, not with the library that reads it: bundles
+//! and trust roots (<https://github.com/sigstore/protobuf-specs>), entries and promises of the log
+//! (<https://github.com/sigstore/rekor>), proofs of certificates (RFC 6962), and checkpoints
+//! (<https://github.com/C2SP/C2SP/blob/main/tlog-checkpoint.md>).
 
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ use serde_json::{Value, json};
 /// The media type of a bundle.
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
-/// When certificates begin to be valid, for ten minutes: 1 June 2025. Long ago, since what counts is when they signed.
+/// When certificates become valid, for ten minutes: 1 June 2025. Long ago, because only the time of signing
+/// counts.
 const BEGIN: i64 = 1_748_736_000;
 
 /// Extensions of a certificate: its issuer (<https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md>), and its
@@ -34,22 +37,22 @@ pub struct Sigstore {
     certificate_log: KeyPair,
 }
 
-/// What is signed, by whom, and when.
+/// A signature to make.
 #[derive(Clone, Copy)]
 pub struct Signing<'a> {
-    /// The URI of who signs.
+    /// The URI of the signer.
     pub subject: &'a str,
-    /// Who knows them.
+    /// The identity provider of the signer.
     pub issuer: &'a str,
-    /// Of the artifact.
+    /// The digest of the artifact.
     pub digest: &'a str,
-    /// What is stated of it.
+    /// The type of the statement about it.
     pub predicate: &'a str,
-    /// When the log has it, from the beginning of the certificate.
+    /// When the log records it, in minutes after the start of the certificate.
     pub minute: i64,
-    /// Whether the certificate is one to sign code with.
+    /// Whether the certificate is for code signing.
     pub for_code: bool,
-    /// Whether a log has the certificate.
+    /// Whether a certificate log has the certificate.
     pub logged: bool,
 }
 
@@ -68,7 +71,7 @@ impl Default for Signing<'_> {
 }
 
 impl Sigstore {
-    /// With new keys.
+    /// Creates one with new keys.
     pub fn new() -> Sigstore {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -81,7 +84,7 @@ impl Sigstore {
         }
     }
 
-    /// What makes others trust it.
+    /// Returns the trust root, by which others trust it.
     pub fn trust_root(&self) -> Value {
         let valid = json!({ "start": "2025-01-01T00:00:00Z" });
         let log = |key: &KeyPair| {
@@ -105,7 +108,7 @@ impl Sigstore {
         })
     }
 
-    /// A bundle with such a signature.
+    /// Returns a bundle with such a signature.
     pub fn bundle(&self, signing: &Signing<'_>) -> Value {
         let key = KeyPair::generate().expect("a key");
         let certificate = self.certificate(&key, signing);
@@ -136,7 +139,7 @@ impl Sigstore {
         })
     }
 
-    /// What the log has of a body, the second of two leaves, with everything that proves it.
+    /// Returns the log entry of a body, the second of two leaves, with all its proofs.
     fn entry(&self, body: &str, time: i64) -> Value {
         // RFC 6962 section 2.1.
         let leaf = hash(&[&[0], body.as_bytes()]);
@@ -189,7 +192,8 @@ impl Sigstore {
         params.signed_by(key, &self.authority).expect("a certificate")
     }
 
-    /// That the log of certificates has this one (RFC 6962 section 3.2), as it is in an extension.
+    /// Returns the proof that the certificate log has this certificate (RFC 6962 section 3.2), as in an
+    /// extension.
     fn proof(&self, certificate: &Certificate) -> Vec<u8> {
         let whole = &certificate.der()[..];
         let inside = &whole[head(whole)..];
@@ -197,7 +201,7 @@ impl Sigstore {
         let time = (BEGIN as u64 * 1000).to_be_bytes();
         let issuer = hash(&[&self.authority.key().subject_public_key_info()]);
         let octets = (inside.len() as u32).to_be_bytes();
-        // Version 1, a timestamp of a certificate, which is still without it, and no extensions.
+        // Version 1, the timestamp of a certificate (still without the proof), and no extensions.
         let message = [
             &[0, 0],
             &time[..],
@@ -225,7 +229,7 @@ impl Default for Sigstore {
     }
 }
 
-/// Octets in front of what an element in DER has.
+/// Returns the number of bytes before the content of a DER element.
 fn head(der: &[u8]) -> usize {
     2 + if der[1] < 0x80 {
         0
@@ -234,7 +238,7 @@ fn head(der: &[u8]) -> usize {
     }
 }
 
-/// Octets that it has.
+/// Returns the number of bytes of its content.
 fn length(der: &[u8]) -> usize {
     match head(der) {
         2 => usize::from(der[1]),
@@ -244,7 +248,7 @@ fn length(der: &[u8]) -> usize {
     }
 }
 
-/// What a log is called.
+/// Returns a log's ID.
 fn id(key: &KeyPair) -> Vec<u8> {
     hash(&[&key.subject_public_key_info()])
 }

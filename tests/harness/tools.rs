@@ -1,4 +1,4 @@
-//! Programs from elsewhere: what happens when one is missing, and how their output is read.
+//! External programs: what happens when one is missing, and how their output is read.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,17 +6,16 @@ use std::process::{Command, Stdio};
 
 use super::process::Process;
 
-/// What `cargo xtask test --quick` does without, whether it is there or not: networks, a browser, languages that download
-/// what they build with, the program that ships.
+/// What `cargo xtask test --quick` omits even if it is available: network namespaces, a browser, languages
+/// that download their build dependencies, the release build.
 const NOT_QUICK: [&str; 6] = ["root", "chromium", "go", "npm", "pip3", RELEASE];
 
-/// In a list of what a test needs: the programs that ship, since it counts or measures what they do.
+/// Requirement of tests that count or measure: the release build of the programs.
 pub const RELEASE: &str = "the release (--release)";
 
-/// Whether the test can run here: all these programs are installed. `root` stands for the right to
-/// make network namespaces, [`RELEASE`] for programs that are those that ship. A test that cannot run
-/// returns at once; it is then named in the file that `cargo xtask test` prints, and with CI=true it
-/// fails instead.
+/// Whether the test can run here, because all these programs are installed. `root` stands for the right to
+/// create network namespaces, [`RELEASE`] for the release build. A test that cannot run returns immediately;
+/// it is then named in the file that `cargo xtask test` prints. With CI=true it fails instead.
 #[must_use]
 pub fn needs(tools: &[&str]) -> bool {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -38,7 +37,7 @@ pub fn needs(tools: &[&str]) -> bool {
     false
 }
 
-/// Adds a line to what `cargo xtask test` counts at its end.
+/// Adds a line to the list that `cargo xtask test` summarizes.
 fn note(line: &str) {
     if let Some(path) = std::env::var_os("DNSWEIR_SKIPPED_TESTS") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -69,7 +68,7 @@ fn available(tool: &str) -> bool {
     find(tool).is_some()
 }
 
-/// A program by name. Servers are in `sbin`, which is not on everybody's path.
+/// Finds a program by name. Servers are in `sbin`, which may not be in PATH.
 pub fn find(tool: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -78,12 +77,12 @@ pub fn find(tool: &str) -> Option<std::path::PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// A command for a tool that [`needs`] has found.
+/// Returns a command for a tool that [`needs`] has found.
 pub fn command(tool: &str) -> Command {
     Command::new(find(tool).unwrap_or_else(|| tool.into()))
 }
 
-/// Runs to the end and returns standard output; anything but success is a failure with all output.
+/// Runs to the end and returns standard output; fails with all output unless it succeeds.
 #[track_caller]
 pub fn output(command: &mut Command) -> String {
     let output = command
@@ -100,21 +99,21 @@ pub fn output(command: &mut Command) -> String {
     text
 }
 
-/// What a dnsperf run came to.
+/// The result of a dnsperf run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Queries sent.
     pub sent: u64,
     /// Queries answered.
     pub completed: u64,
-    /// Queries that were not.
+    /// Queries without an answer.
     pub lost: u64,
-    /// Of those answered, with NOERROR.
+    /// Queries answered with NOERROR.
     pub noerror: u64,
 }
 
 impl Load {
-    /// Reads dnsperf's statistics.
+    /// Parses dnsperf's statistics.
     pub fn parse(report: &str) -> Load {
         let number_after = |label: &str| {
             let line = report.lines().find_map(|line| line.trim().strip_prefix(label));
@@ -140,7 +139,7 @@ impl Load {
     }
 }
 
-/// A dnsperf run over UDP: these `NAME TYPE` lines again and again, at this rate, for this long.
+/// Runs dnsperf over UDP: these `NAME TYPE` lines over and over, at this rate, for this long.
 pub fn dnsperf(server: std::net::SocketAddr, questions: &str, per_second: u32, seconds: u32) -> Load {
     let file = questions_file(questions);
     let mut command = perf(server, file.path());
@@ -148,7 +147,7 @@ pub fn dnsperf(server: std::net::SocketAddr, questions: &str, per_second: u32, s
     Load::parse(&output(&mut command))
 }
 
-/// A dnsperf run that goes on until it is told to stop.
+/// A dnsperf run that goes on until stopped.
 pub struct Perf {
     process: Process,
     _questions: tempfile::NamedTempFile,
@@ -159,7 +158,7 @@ impl Perf {
     pub fn start(server: std::net::SocketAddr, questions: &str, per_second: u32) -> Perf {
         let file = questions_file(questions);
         let mut command = perf(server, file.path());
-        // Without a time it ends with the questions.
+        // Without a time, it would end with the questions.
         command.args(["-l", "3600", "-Q", &per_second.to_string()]);
         Perf {
             process: Process::start(&mut command),
@@ -167,7 +166,7 @@ impl Perf {
         }
     }
 
-    /// Ends it: what it saw. What was under way then is neither completed nor lost.
+    /// Stops it, and returns its statistics. Queries in flight then are neither completed nor lost.
     #[track_caller]
     pub fn stop(mut self) -> Load {
         self.process.signal("INT");

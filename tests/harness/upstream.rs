@@ -1,4 +1,4 @@
-//! An upstream that does what the test tells it, and remembers what it was asked.
+//! A scripted upstream that records its queries.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,9 @@ use super::client::{frame, read_frame};
 use super::message::{Message, Question, Record, flags, rcode_number, type_number};
 use super::{address, until};
 
-/// A DNS server in two threads. It ends when the value goes.
+/// A DNS server in two threads. It ends when dropped.
 pub struct Upstream {
-    /// Where it answers, over UDP and TCP.
+    /// Its address for UDP and TCP.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -31,31 +31,31 @@ pub struct Asked {
     pub message: Message,
     /// Whether it came over TCP.
     pub tcp: bool,
-    /// Who asked.
+    /// The client's address.
     pub from: SocketAddr,
 }
 
-/// What becomes of a query.
+/// The reaction to a query.
 #[derive(Clone)]
 pub enum Reply {
     /// This message.
     Message(Message),
-    /// These octets, a datagram or a TCP message each.
+    /// These bytes, each a datagram or a TCP message.
     Octets(Vec<Vec<u8>>),
     /// Nothing.
     Silence,
-    /// The reply, but not before the gate is opened.
+    /// The reply, once the gate is open.
     Behind(Gate, Box<Reply>),
-    /// The end of the connection, or nothing over UDP.
+    /// Closes the connection; no reply over UDP.
     Close,
 }
 
-/// Holds replies back until the test lets them go.
+/// Holds replies back until the test opens it.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// Lets everything go that waits, and all that will come.
+    /// Releases all waiting replies, and lets later ones pass.
     pub fn open(&self) {
         *locked(&self.0.0) = true;
         self.0.1.notify_all();
@@ -73,34 +73,34 @@ impl Gate {
 }
 
 impl Asked {
-    /// The question.
+    /// Returns the question.
     pub fn question(&self) -> &Question {
         &self.message.questions[0]
     }
 
-    /// The name, lowercased.
+    /// Returns the name, in lower case.
     pub fn name(&self) -> String {
         self.question().name.to_ascii_lowercase()
     }
 
-    /// Whether this type is asked for.
+    /// Whether the question has this type.
     pub fn is(&self, qtype: &str) -> bool {
         self.question().qtype == type_number(qtype)
     }
 
-    /// An answer with these records.
+    /// Returns an answer with these records.
     pub fn answer(&self, records: &[&str]) -> Reply {
         Reply::Message(self.message_with(records))
     }
 
-    /// The same as a message, to be changed further.
+    /// Returns such an answer as a message, to be changed further.
     pub fn message_with(&self, records: &[&str]) -> Message {
         let mut message = Message::reply_to(&self.message);
         message.answers = records.iter().map(|line| Record::parse(line)).collect();
         message
     }
 
-    /// An answer without records: an rcode, and an SOA record if there is one.
+    /// Returns an answer without records: an rcode, and an SOA record if given.
     pub fn denial(&self, rcode: &str, soa: Option<&str>) -> Reply {
         let mut message = Message::reply_to(&self.message).rcode_set(rcode);
         message.authority = soa.into_iter().map(Record::parse).collect();
@@ -109,19 +109,19 @@ impl Asked {
 }
 
 impl Upstream {
-    /// One that answers from lines of a zone file. CNAME records are followed; what is not there is
-    /// NXDOMAIN or NODATA, with the SOA record among the lines.
+    /// Starts an upstream that answers from lines of a zone file. CNAME records are followed; anything else
+    /// is NXDOMAIN or NODATA, with the SOA record from the lines.
     pub fn zone(lines: &[&str]) -> Upstream {
         let zone = Zone(lines.iter().map(|line| Record::parse(line)).collect());
         Upstream::start(move |asked| zone.reply(asked))
     }
 
-    /// One that does what the function says.
+    /// Starts an upstream with this script.
     pub fn start(script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Upstream {
         Upstream::start_at(address::fresh_socket(), script)
     }
 
-    /// The same at an address of the test's.
+    /// Starts an upstream at the given address.
     pub fn start_at(
         address: SocketAddr,
         script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
@@ -150,12 +150,12 @@ impl Upstream {
         }
     }
 
-    /// From now on it does what this function says.
+    /// Replaces the script.
     pub fn becomes(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
         *locked(&self.shared.script) = Arc::new(script);
     }
 
-    /// Every query so far for this name, whatever its type.
+    /// Returns every query so far for this name, of any type.
     pub fn asked(&self, name: &str) -> Vec<Asked> {
         let name = format!("{}.", name.trim_end_matches('.')).to_ascii_lowercase();
         self.everything()
@@ -164,17 +164,17 @@ impl Upstream {
             .collect()
     }
 
-    /// How often this name was asked for.
+    /// Returns how often this name was asked for.
     pub fn count(&self, name: &str) -> usize {
         self.asked(name).len()
     }
 
-    /// Every query so far.
+    /// Returns every query so far.
     pub fn everything(&self) -> Vec<Asked> {
         locked(&self.shared.asked).clone()
     }
 
-    /// Waits until this name was asked for so often.
+    /// Waits until this name was asked for this often.
     #[track_caller]
     pub fn await_count(&self, name: &str, count: usize) {
         until(&format!("{count} upstream queries for {name}"), || {
@@ -182,7 +182,7 @@ impl Upstream {
         });
     }
 
-    /// Ends it; its address is then one where nobody listens.
+    /// Stops it; nothing listens at its address afterwards.
     pub fn stop(mut self) -> SocketAddr {
         self.end();
         self.address
@@ -208,7 +208,7 @@ impl Drop for Upstream {
 }
 
 impl Shared {
-    /// What becomes of these octets; nothing if they are no query.
+    /// Returns the reaction to these bytes; silence if they are no query.
     fn reply(&self, wire: &[u8], tcp: bool, from: SocketAddr) -> Reply {
         let message = match Message::decode(wire) {
             Ok(message) if message.questions.len() == 1 => message,
@@ -226,8 +226,8 @@ impl Shared {
 }
 
 impl Reply {
-    /// Waits where the reply has to, and sends it. Only what waits gets a thread, so that everything
-    /// else leaves in the order it was asked for.
+    /// Sends the reply, after its gate if it has one. Only gated replies get a thread, so that all others
+    /// leave in the order of their queries.
     fn deliver(self, send: impl Fn(Option<&[u8]>) + Send + 'static) {
         match self {
             Reply::Message(message) => send(Some(&message.encode())),
@@ -245,7 +245,7 @@ impl Reply {
 fn serve_udp(socket: &UdpSocket, shared: &Arc<Shared>) {
     let mut buffer = [0; 65_535];
     loop {
-        // An error is an earlier answer that nobody was there for.
+        // An error means that an earlier answer had no receiver.
         let Ok((length, from)) = socket.recv_from(&mut buffer) else {
             continue;
         };
@@ -293,7 +293,7 @@ fn serve_connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
     }
 }
 
-/// A small authoritative server's idea of its zone.
+/// The zone of a small authoritative server.
 struct Zone(Vec<Record>);
 
 impl Zone {

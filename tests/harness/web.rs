@@ -1,4 +1,4 @@
-//! A web server on loopback, over TLS or not, which says what it is told to.
+//! A scripted web server on loopback, with or without TLS.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,18 +9,18 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What a request is answered with: all of it, status line and headers included.
+/// The reply to a request: all of it, including status line and headers.
 type Answer = Box<dyn Fn(&str) -> Vec<u8> + Send>;
 
 /// A server. It listens for as long as the process lives.
 pub struct WebServer {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     answer: Arc<Mutex<Answer>>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// Who signs the certificates of all servers of this process.
+/// Returns the issuer of all certificates of this process.
 fn issuer() -> &'static CertifiedIssuer<'static, KeyPair> {
     static ISSUER: OnceLock<CertifiedIssuer<'static, KeyPair>> = OnceLock::new();
     ISSUER.get_or_init(|| {
@@ -30,13 +30,13 @@ fn issuer() -> &'static CertifiedIssuer<'static, KeyPair> {
     })
 }
 
-/// The authority's certificate, as a file has it.
+/// Returns the issuer's certificate in PEM.
 pub fn authority() -> String {
     issuer().pem()
 }
 
 impl WebServer {
-    /// Starts one whose certificate is for `name`.
+    /// Starts a server whose certificate is for `name`.
     pub fn over_tls(name: &str) -> WebServer {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
@@ -57,7 +57,7 @@ impl WebServer {
         })
     }
 
-    /// Starts one without TLS.
+    /// Starts a server without TLS.
     pub fn plain() -> WebServer {
         WebServer::start(|stream, answer, requests| converse(stream, answer, requests))
     }
@@ -80,12 +80,12 @@ impl WebServer {
         }
     }
 
-    /// From now on requests are answered by this, which sees their header in lowercase.
+    /// Sets the function that answers requests; it sees their headers in lower case.
     pub fn answer(&self, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
         *self.answer.lock().expect("no panic") = Box::new(answer);
     }
 
-    /// From now on there is this file, with an entity tag that says which version it is.
+    /// Serves this file from now on, with an entity tag that identifies its version.
     pub fn serve(&self, contents: &str, tag: &str) {
         let (contents, tag) = (contents.to_owned(), tag.to_owned());
         self.answer(move |request| {
@@ -97,20 +97,20 @@ impl WebServer {
         });
     }
 
-    /// The headers of all requests so far, in lowercase.
+    /// Returns the headers of all requests so far, in lower case.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }
 }
 
-/// An answer with these headers, each with its end of line.
+/// Returns a reply with these headers, each with its line ending.
 pub fn page(status: &str, headers: &str, contents: &str) -> Vec<u8> {
     let length = contents.len();
     format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{contents}")
         .into()
 }
 
-/// One request, and what is said to it. A client that goes away is no mistake.
+/// Serves one request. A client that disconnects is no error.
 fn converse(stream: impl Read + Write, answer: &Mutex<Answer>, requests: &Mutex<Vec<String>>) {
     let mut stream = BufReader::new(stream);
     let mut request = String::new();

@@ -1,6 +1,5 @@
-//! The calm client: a hundred queries a second, half of them for what is in the cache, half for names that nobody asked
-//! for before. It is patient as stub resolvers are: a datagram may be dropped where the machine is busy, so it sends again
-//! what is not answered, and says how often that was.
+//! The calm client: a hundred queries a second, half of them cached names, half new names. It retries like
+//! stub resolvers, because a busy machine may drop a datagram, and counts the retries.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,50 +10,50 @@ use std::time::{Duration, Instant};
 
 use super::super::Message;
 
-/// From one query to the next.
+/// The time between queries.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long an answer may take before the query counts as lost: longer than the proxy tries.
+/// The time after which a query counts as lost: longer than the proxy tries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an answer may take before the query is sent again.
+/// The time after which a query is sent again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Names that are in the cache.
+/// The number of cached names.
 const HITS: u64 = 8;
 
-/// What it saw.
+/// The results.
 pub struct Seen {
     /// Queries.
     pub sent: u64,
-    /// Those that were sent again.
+    /// Queries sent again.
     pub again: u64,
-    /// Those that nobody answered.
+    /// Queries without an answer.
     pub lost: u64,
-    /// Those for what is in the cache.
+    /// Answers to cached names.
     pub hits: Answers,
-    /// Those for new names.
+    /// Answers to new names.
     pub misses: Answers,
 }
 
 /// The answers to one half.
 #[derive(Default)]
 pub struct Answers {
-    /// Without the record that was asked for.
+    /// Without the requested record.
     pub failed: u64,
-    /// From when a query was due to its answer.
+    /// The time from when a query was due to its answer.
     waits: Vec<Duration>,
 }
 
 impl Seen {
-    /// Answers that are of no use.
+    /// Returns the number of useless answers.
     pub fn failed(&self) -> u64 {
         self.hits.failed + self.misses.failed
     }
 }
 
 impl Answers {
-    /// How long this part of them took at most.
+    /// Returns the time within which this share of them came.
     pub fn percentile(&self, part: f64) -> Duration {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -63,11 +62,11 @@ impl Answers {
     }
 }
 
-/// It, at work in two threads.
+/// The running client: threads that send, retry and receive.
 pub struct Client {
-    /// No more queries are sent.
+    /// Whether to stop sending.
     stopping: Arc<AtomicBool>,
-    /// None is to come any more.
+    /// Whether to stop after the last answers.
     stopped: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
     again: JoinHandle<u64>,
@@ -75,20 +74,20 @@ pub struct Client {
     under_way: Arc<UnderWay>,
 }
 
-/// By ID.
+/// Queries in flight by ID.
 type UnderWay = Mutex<HashMap<u16, Query>>;
 
 /// A query that has no answer yet.
 struct Query {
     octets: Vec<u8>,
     due: Instant,
-    /// When it was sent last.
+    /// When it was last sent.
     sent: Instant,
     miss: bool,
 }
 
 impl Client {
-    /// Begins to ask.
+    /// Starts to ask.
     pub fn start(server: SocketAddr) -> Client {
         let socket = Arc::new(super::super::client::socket(server));
         let wait = Some(Duration::from_millis(100));
@@ -120,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Ends it when the last answers have come, or do not.
+    /// Stops it after the last answers, or a timeout.
     pub fn stop(self) -> Seen {
         self.stopping.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("the calm client");
@@ -138,7 +137,7 @@ impl Client {
     }
 }
 
-/// Has what it asks for most put into the cache.
+/// Brings its cached names into the cache.
 pub fn warm(server: SocketAddr) {
     for number in 0..HITS {
         super::warm(server, &hit(number));
@@ -163,7 +162,7 @@ fn send(socket: &UdpSocket, stopping: &AtomicBool, under_way: &UnderWay) -> u64 
             false => hit(u64::from(number) % HITS),
         };
         let mut query = Message::query(&name, "A");
-        // Unlike random ones, no two that are under way are equal.
+        // Unlike random IDs, these are unique among queries in flight.
         query.id = number as u16;
         let octets = query.encode();
         let waiting = Query {
@@ -179,7 +178,7 @@ fn send(socket: &UdpSocket, stopping: &AtomicBool, under_way: &UnderWay) -> u64 
     u64::from(number)
 }
 
-/// Sends again what is not answered, until all is or it is too late; says how often.
+/// Retries queries until all are answered or it is too late. Returns the number of retries.
 fn send_again(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> u64 {
     let mut again = 0;
     let mut ends = None;

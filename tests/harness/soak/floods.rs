@@ -1,4 +1,4 @@
-//! What clients do that must not silence others. Each comes from addresses of its own.
+//! What clients do that must not silence others. Each flood has its own client addresses.
 
 mod encrypted;
 mod own_answers;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use super::super::client::{frame, try_connect_from};
 use super::query;
 
-/// A flood, which goes on until it is told to stop.
+/// A flood, which goes on until `stop` is set.
 #[derive(Clone, Copy)]
 pub struct Flood {
-    /// What the table calls it.
+    /// Its name in the table.
     pub name: &'static str,
     /// The flood itself.
     pub run: fn(&Stage, &AtomicBool),
 }
 
-/// Each kind.
+/// All floods.
 pub const ALL: [Flood; 16] = [
     flood("pointer chains", pointer_chains),
     flood("pipelining without reading", pipelining),
@@ -57,7 +57,7 @@ const fn flood(name: &'static str, run: fn(&Stage, &AtomicBool)) -> Flood {
     Flood { name, run }
 }
 
-/// A client of this flood.
+/// Returns the address of a client of this flood.
 fn client(flood: u8, number: usize) -> IpAddr {
     let [_, _, high, low] = (number as u32 + 1).to_be_bytes();
     Ipv4Addr::new(127, 0x40 + flood, high, low).into()
@@ -67,7 +67,7 @@ fn socket(from: IpAddr) -> UdpSocket {
     UdpSocket::bind((from, 0)).expect("a UDP socket")
 }
 
-/// Does something so many times a second, in small groups, until it is told to stop.
+/// Acts this many times per second, in small groups, until `stop` is set.
 fn at_rate(per_second: u32, stop: &AtomicBool, mut act: impl FnMut(u64)) {
     const GROUPS: u32 = 100;
     let begun = Instant::now();
@@ -85,7 +85,7 @@ fn at_rate(per_second: u32, stop: &AtomicBool, mut act: impl FnMut(u64)) {
     }
 }
 
-/// A query that nobody needs the records of, whose names are pointers to pointers to pointers.
+/// Builds a query with useless records whose names are pointers to pointers to pointers.
 fn chained(octets: usize) -> Vec<u8> {
     let mut message = query("chain.test", "A");
     let mut target = 12_u16;
@@ -95,7 +95,7 @@ fn chained(octets: usize) -> Vec<u8> {
         message.extend((0xc000 | target).to_be_bytes());
         // An empty TXT record.
         message.extend([0, 16, 0, 1, 0, 0, 0, 0, 0, 0]);
-        // What a pointer can reach.
+        // The largest offset that a pointer can hold.
         if here < 1 << 14 {
             target = here as u16;
         }
@@ -119,7 +119,7 @@ fn pointer_chains(stage: &Stage, stop: &AtomicBool) {
     });
 }
 
-/// Writes what the connection takes at once, to a new one if the old one is closed.
+/// Writes as much as the connection accepts without waiting, to a new one if the old one is closed.
 fn push(stream: &mut Option<TcpStream>, from: IpAddr, server: SocketAddr, octets: &[u8]) {
     if stream.is_none() {
         *stream = try_connect_from(from, server).ok();
@@ -161,7 +161,7 @@ fn few_silent_names(stage: &Stage, stop: &AtomicBool) {
     });
 }
 
-/// Differs from run to run, so that no name is in the cache.
+/// Returns a value that differs between runs, so that no name is cached.
 fn salt() -> u128 {
     std::time::UNIX_EPOCH
         .elapsed()
@@ -177,7 +177,7 @@ fn many_silent_names(stage: &Stage, stop: &AtomicBool) {
 
 fn idle_connections(stage: &Stage, stop: &AtomicBool) {
     let server = stage.address();
-    // As many as this process may have, with some left for others.
+    // As many as this process may have, minus a reserve.
     let most = raise_descriptors().saturating_sub(2000).clamp(100, 10_000);
     let mut open = VecDeque::new();
     at_rate(2000, stop, |number| {
@@ -188,7 +188,7 @@ fn idle_connections(stage: &Stage, stop: &AtomicBool) {
     });
 }
 
-/// Raises the soft limit of this process's descriptors to the hard one, and says how many that is.
+/// Raises this process's soft limit of descriptors to the hard limit, and returns that.
 fn raise_descriptors() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -222,7 +222,7 @@ fn random_names(stage: &Stage, stop: &AtomicBool) {
 fn spoofed_sources(stage: &Stage, stop: &AtomicBool) {
     let server = stage.address();
     let sockets: Vec<UdpSocket> = (0..250).map(|number| socket(client(8, number))).collect();
-    // None of them reads what it gets.
+    // Their replies are never read.
     let query = query("hit0.calm.test", "A");
     at_rate(4000, stop, |number| {
         let _ = sockets[number as usize % sockets.len()].send_to(&query, server);

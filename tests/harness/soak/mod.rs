@@ -1,8 +1,8 @@
-//! A calm client beside floods of every kind: does it lose anything, how long does it wait, and what do memory and
-//! descriptors do meanwhile?
+//! A calm client beside floods of every kind: does it lose anything, how long does it wait, and how do memory
+//! and descriptors develop?
 //!
-//! `cargo xtask soak MINUTES` prints the table; the test `soak` has some seconds of each flood and looks at losses and
-//! octets only, since how long anything takes there depends on who else is at work.
+//! `cargo xtask soak MINUTES` prints the table. The test `soak` runs some seconds of each flood, and checks
+//! only losses and bytes, because times depend on the machine's load.
 
 pub mod calm;
 pub mod floods;
@@ -16,15 +16,15 @@ use super::{Message, client, until};
 use calm::Seen;
 use floods::{Flood, Stage};
 
-/// The stage for all of it, and what was there before the first flood.
+/// The stage for all of it, and its state before the first flood.
 pub struct Soak {
     /// The proxy and its neighbours.
     pub stage: Stage,
-    /// Open descriptors before.
+    /// Open descriptors at the start.
     pub descriptors: usize,
 }
 
-/// What a phase came to.
+/// The result of a phase.
 pub struct Row {
     /// The flood.
     pub phase: String,
@@ -42,7 +42,7 @@ impl Soak {
     /// Starts proxy and upstreams.
     pub fn start() -> Soak {
         let stage = Stage::start();
-        // What floods ask for that is answered from the cache, the largest answer there is among it.
+        // Cache what floods ask for, including the largest possible answer.
         stage.proxy.connect().ask(&Message::query("big.test", "TXT"));
         until("the records of the cluster", || {
             let services = stage.proxy.query("wide.zoo.svc.cluster.test", "A");
@@ -52,14 +52,14 @@ impl Soak {
         Soak { stage, descriptors }
     }
 
-    /// The calm client beside a flood; none: alone.
+    /// Runs the calm client beside a flood, or alone.
     pub fn phase(&mut self, flood: Option<Flood>, lasting: Duration) -> Row {
         let phase = flood.map_or("nothing", |flood| flood.name).to_owned();
         self.beside(phase, &flood.into_iter().collect::<Vec<_>>(), lasting, |_, _| {})
     }
 
-    /// The calm client beside several floods at once, while the configuration is loaded again and again, a filter traps,
-    /// one upstream after the other is killed, and both lose packets.
+    /// Runs the calm client beside several floods, while the configuration is reloaded over and over, a
+    /// filter traps, one upstream after the other is killed, and both lose packets.
     pub fn all_at_once(&mut self, floods: &[Flood], lasting: Duration) -> Row {
         let row = self.beside("several of them".to_owned(), floods, lasting, |stage, second| {
             let [first, other] = &stage.upstreams;
@@ -84,13 +84,13 @@ impl Soak {
         row
     }
 
-    /// Waits until everything that floods held is given back; false if it is not.
+    /// Waits until everything that floods held is released; false if it is not.
     pub fn settles(&self) -> bool {
         let deadline = Instant::now() + super::PATIENCE;
         while Instant::now() < deadline {
             let metrics = self.stage.proxy.metrics();
             let connections = metrics.sum("dnsweir_tcp_connections", &[]);
-            // Some are those of workers' pools to upstreams, of this request, and sockets for queries.
+            // Allow for the workers' pools to upstreams, this request, and sockets for queries.
             if connections == 0.0 && self.stage.proxy.process.descriptors() <= self.descriptors + 40 {
                 return true;
             }
@@ -138,12 +138,12 @@ impl Soak {
     }
 }
 
-/// A query as octets.
+/// Encodes a query.
 fn query(name: &str, qtype: &str) -> Vec<u8> {
     Message::query(name, qtype).encode()
 }
 
-/// Has the proxy know what is too much for a datagram.
+/// Brings an answer that is too large for a datagram into the proxy's cache.
 fn warm_over_tcp(stage: &Stage, name: &str) {
     until("an answer to be in the cache", || {
         !stage
@@ -155,7 +155,7 @@ fn warm_over_tcp(stage: &Stage, name: &str) {
     });
 }
 
-/// Has the proxy know this name, however often it takes to ask beside a flood.
+/// Brings a name into the proxy's cache, with as many retries as that takes beside a flood.
 fn warm(server: SocketAddr, name: &str) {
     let socket = client::socket(server);
     socket

@@ -1,4 +1,4 @@
-//! An upstream for floods: quick, with nothing remembered of what it was asked, and able to fail.
+//! An upstream for floods: fast, without a record of its queries, and able to fail.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::super::client::{frame, read_frame};
 use super::super::{Message, Record, address, flags};
 
-/// One, in two threads. It ends when the value goes.
+/// An upstream in two threads. It ends when dropped.
 pub struct Upstream {
-    /// Where it answers, over UDP and TCP.
+    /// Its address for UDP and TCP.
     pub address: SocketAddr,
     fate: Arc<Fate>,
     threads: Vec<JoinHandle<()>>,
@@ -63,7 +63,7 @@ impl Upstream {
         self.fate.killed.store(killed, Ordering::Relaxed);
     }
 
-    /// Leaves so many datagrams of a hundred unanswered from now on.
+    /// Leaves this percentage of datagrams unanswered from now on.
     pub fn lose(&self, of_a_hundred: u32) {
         self.fate.lost.store(of_a_hundred, Ordering::Relaxed);
     }
@@ -120,8 +120,8 @@ fn serve_tcp(address: SocketAddr, fate: &Fate) {
     }
 }
 
-/// Names below `silent.test` get nothing, those below `random.test` do not exist, `big.test` has as much text as a
-/// message holds, `wide.edited.test` as many addresses, and every other name one.
+/// Returns the reply to a query: none below `silent.test`, NXDOMAIN below `random.test`, as much text as a
+/// message holds for `big.test`, 2000 addresses for `wide.edited.test`, and one address for every other name.
 fn reply(query: &[u8], tcp: bool) -> Option<Vec<u8>> {
     let query = Message::decode(query).ok()?;
     let name = query.questions.first()?.name.to_ascii_lowercase();

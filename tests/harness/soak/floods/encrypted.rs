@@ -1,4 +1,4 @@
-//! Clients that begin, over TLS and QUIC, and do not go on.
+//! Clients that begin requests over TLS and QUIC, and do not complete them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use super::{Stage, at_rate, client, socket};
 const CONNECTIONS: usize = 100;
 const REQUESTS: u32 = 90;
 
-/// Connections that the webhook is sent, which is more than it takes.
+/// Connections to the webhook: more than it accepts.
 const SILENT: usize = 200;
 
-/// How long the API server waits for a webhook of ours (`timeoutSeconds`).
+/// How long the API server waits for our webhook (`timeoutSeconds`).
 const REVIEW: Duration = Duration::from_secs(2);
 
-/// Anybody may write anybody's address on one: these have that of the client that asks as always.
+/// Source addresses can be forged: these datagrams have the calm client's address.
 pub(super) fn first_datagrams(stage: &Stage, stop: &AtomicBool) {
     let socket = socket([127, 0, 0, 1].into());
     let config = trusting_for(&stage.authority, &["doq"]);
@@ -40,7 +40,7 @@ pub(super) fn bodies(stage: &Stage, stop: &AtomicBool) {
     }
 }
 
-/// A connection with as many requests as it may have, none of them whole.
+/// Opens a connection with as many requests as it may have, none of them complete.
 fn unfinished(stage: &Stage) -> Option<TlsClient> {
     let config = trusting_for(&stage.authority, &["h2"]);
     let stream = try_connect_from(client(14, 0), stage.encrypted).ok()?;
@@ -52,7 +52,7 @@ fn unfinished(stage: &Stage) -> Option<TlsClient> {
     Some(client)
 }
 
-/// Connections without a word, beside which the API server, from an address of its own, gets an answer in its time.
+/// Opens silent connections, during which the API server, at another address, must get an answer in time.
 pub(super) fn webhook(stage: &Stage, stop: &AtomicBool) {
     let mut open = std::collections::VecDeque::new();
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Questions whose answers are the proxy's own work, and work that others give it.
+//! Queries whose answers are the proxy's own work, and other work that clients cause.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::query;
 use super::{Stage, at_rate, client, salt, socket};
 
-/// Asks the same question over and over, by datagrams that hold little and by some that hold as much as there is.
+/// Asks the same question over and over, over UDP, without EDNS and with the largest payload size.
 fn ask(stage: &Stage, stop: &AtomicBool, flood: u8, name: &str, qtype: &str) {
     let socket = socket(client(flood, 0));
     socket.set_nonblocking(true).expect("a socket");
@@ -34,7 +34,7 @@ pub(super) fn edits(stage: &Stage, stop: &AtomicBool) {
     ask(stage, stop, 11, "wide.edited.test", "A");
 }
 
-/// Names that are asked for once, from everywhere: each call that fails is somebody else's.
+/// Asks for each name once, from many clients: each failing call is for another client.
 pub(super) fn traps(stage: &Stage, stop: &AtomicBool) {
     let salt = salt();
     let sockets: Vec<_> = (0..250).map(|number| socket(client(12, number * 256))).collect();
@@ -44,14 +44,14 @@ pub(super) fn traps(stage: &Stage, stop: &AtomicBool) {
     });
 }
 
-/// A configuration as it was, and one with a mistake, as fast as they are taken.
+/// Reloads an unchanged configuration and a broken one in turn, as fast as they are taken.
 pub(super) fn reloads(stage: &Stage, stop: &AtomicBool) {
     for number in 0_u64.. {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let mistake = ["", "\nzone \"own.test\" { cahce }"][(number % 2) as usize];
-        // What differs is read anew.
+        // A difference forces a reload.
         stage
             .proxy
             .rewrite(&format!("{}\n// {number}{mistake}", stage.text));

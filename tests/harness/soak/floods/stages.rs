@@ -1,4 +1,4 @@
-//! What floods are played before: a proxy that answers from a zone of its own, from a cluster, by filters and over every
+//! The stage for floods: a proxy that answers from its own zone, from a cluster, by filters and over every
 //! transport, and the webhook.
 
 use std::net::SocketAddr;
@@ -14,32 +14,32 @@ use super::super::super::process::Process;
 use super::super::super::{Proxy, address, proxy, until};
 use super::super::upstream::Upstream;
 
-/// Whom the certificates are for.
+/// The name in the certificates.
 pub const NAME: &str = "localhost";
 
-/// How many records a set of the zone has, and how many endpoints and ports the service.
+/// Records in an RRset of the zone, and endpoints and ports of the service.
 const WIDE: usize = 1500;
 
-/// All of it. It ends when the value goes.
+/// The whole stage. It ends when dropped.
 pub struct Stage {
     /// The proxy.
     pub proxy: Proxy,
-    /// Who is asked.
+    /// Its upstreams.
     pub upstreams: [Upstream; 2],
     /// The configuration.
     pub text: String,
-    /// The same address speaks HTTPS and QUIC.
+    /// The address for HTTPS and QUIC.
     pub encrypted: SocketAddr,
-    /// Who issued the certificates.
+    /// The issuer of the certificates.
     pub authority: Authority,
-    /// Where the webhook answers the API server.
+    /// The webhook's address for the API server.
     pub webhook: SocketAddr,
     _webhook: Process,
     _folder: tempfile::TempDir,
 }
 
 impl Stage {
-    /// Starts everybody.
+    /// Starts everything.
     pub fn start() -> Stage {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let authority = Authority::new();
@@ -59,7 +59,7 @@ impl Stage {
         }
     }
 
-    /// Where the proxy answers, over UDP and TCP.
+    /// Returns the proxy's address for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.proxy.address
     }
@@ -98,7 +98,7 @@ fn configuration(
     )
 }
 
-/// A name with many SRV records, each target of which a wildcard with as many addresses answers for.
+/// Returns a zone: a name with many SRV records, whose targets all match a wildcard with as many addresses.
 fn zone() -> String {
     let mut zone =
         "$ORIGIN own.test.\n$TTL 300\n@ SOA ns hostmaster 1 7200 3600 86400 300\n@ NS ns\nns A 192.0.2.53\n"
@@ -110,7 +110,7 @@ fn zone() -> String {
     zone
 }
 
-/// A headless service whose slice has more endpoints and ports than are taken.
+/// Starts an API server with a headless service whose slice exceeds the limits on endpoints and ports.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     let ports: Vec<_> = (1..=WIDE)
