@@ -6,7 +6,7 @@ const CONFIG: &str = "listen \"169.254.20.10\" \"fd00:96::10\"\nadmin \"127.0.0.
     zone \".\" { forward \"10.244.8.2\" }\n\
     node { interface \"nodelocaldns\"; iptables; mode \"MODE\"; cluster-dns \"10.96.0.10\" \"fd00:96::10\" }";
 
-/// What node-cache runs for one address, in its order: each rule is put at the head of its chain.
+/// Returns node-cache's commands for one address, in its order: each rule goes to the head of its chain.
 pub fn node_cache(command: &str, ip: &str) -> String {
     let skip = "-j NOTRACK -m comment --comment 'NodeLocal DNS Cache: skip conntrack'";
     let allow = "-j ACCEPT -m comment --comment 'NodeLocal DNS Cache: allow DNS traffic'";
@@ -40,7 +40,7 @@ fn the_deployed_configuration_plans_what_it_says() {
     assert!(plan.contains(switch), "{plan}");
 }
 
-/// Rules of others in every chain that we write into; the tables exist with them.
+/// Others' rules in every chain that we write to, which also create the tables.
 const OTHERS: &str = "for c in iptables ip6tables; do
     for h in PREROUTING OUTPUT; do $c -w -t raw -A $h -p sctp -j ACCEPT; $c -w -t nat -A $h -p sctp -j ACCEPT; done
     for h in INPUT OUTPUT; do $c -w -A $h -p sctp -m comment --comment 'somebody else' -j ACCEPT; done
@@ -105,7 +105,7 @@ fn rules_are_node_caches_own() {
     assert!(other.dnsweir(&["node", "up"], &config).status.success());
     assert_eq!(listing(&other), theirs, "the listing equals node-cache's");
 
-    // Theirs are adopted: none is doubled, and they go with ours.
+    // node-cache's rules are adopted: none is duplicated, and they go with ours.
     assert!(world.dnsweir(&["node", "up"], &config).status.success());
     assert_eq!(listing(&world), theirs, "none is doubled");
     assert!(world.dnsweir(&["node", "down"], &config).status.success());
@@ -118,7 +118,7 @@ fn what_is_not_ours_stays() {
     let world = World::new(KubeProxy::Absent);
     world.script(OTHERS);
     world.script("ip addr add 198.51.100.1/32 dev lo; ip addr add 2001:db8::1/128 dev lo");
-    // Rules of another node cache, for another address, and of nobody we know for ours.
+    // Rules of another node cache for another address, and of an unknown author for ours.
     world.script(&node_cache("iptables", "169.254.20.11"));
     world.script("iptables -w -t raw -A PREROUTING -d 10.96.0.10 -p udp --dport 53 -j NOTRACK");
     let before = world.network();
@@ -150,7 +150,7 @@ fn what_an_earlier_plan_wanted_goes() {
     let wanted = with("\"10.96.0.10\"", "fall-through");
     assert!(fresh.dnsweir(&["node", "up"], &wanted).status.success());
 
-    // A process that was killed leaves another mode's rules, and an address that is no longer wanted.
+    // A killed process leaves another mode's rules and an address that is no longer wanted.
     let earlier = with("\"10.96.0.10\" \"169.254.20.10\"", "bypass");
     assert!(world.dnsweir(&["node", "up"], &earlier).status.success());
     let status = world.dnsweir(&["node", "status"], &wanted);

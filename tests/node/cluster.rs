@@ -1,5 +1,5 @@
-//! A DaemonSet on two real Kubernetes nodes, with a pod's queries to the cluster's DNS address. The cluster's DNS is on the
-//! other node than the pod.
+//! A DaemonSet on two real Kubernetes nodes. A pod queries the cluster's DNS address, and the cluster's DNS
+//! runs on the other node.
 
 mod beside;
 mod boot;
@@ -32,7 +32,7 @@ use harness::{proxy, until};
 use super::standing_still::Frozen;
 use super::world::{ADMIN, Namespace};
 
-/// What the proxy listens on: the cluster's DNS addresses, and a link-local one.
+/// The proxy's addresses: those of the cluster's DNS, and a link-local one.
 const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
 
 /// How the proxy's command line begins.
@@ -51,8 +51,8 @@ fn kubectl(arguments: &[&str]) -> String {
     output(Command::new(state().join("kubectl")).args(arguments))
 }
 
-/// Makes services, pods and endpoints of every kind, and waits until the members of their StatefulSet are there. The file that they
-/// come from.
+/// Creates services, pods and endpoints of every kind, waits for the members of their StatefulSet, and
+/// returns the manifest's path.
 fn apply_zoo() -> String {
     let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
     kubectl(&["apply", "-f", &zoo]);
@@ -61,7 +61,7 @@ fn apply_zoo() -> String {
     zoo
 }
 
-/// The network of `node` or `other`.
+/// The network namespace of `node` or `other`.
 fn node(name: &str) -> Namespace {
     Namespace(format!("/var/run/netns/dnsweir-{name}").into())
 }
@@ -72,13 +72,13 @@ fn script(text: &str) -> String {
     output(Command::new("nsenter").args([&namespace, "sh", "-ec", text]))
 }
 
-/// What the proxy of `node` says of itself.
+/// Returns the status code at a path of the admin address on `node`.
 fn admin(path: &'static str) -> Option<u16> {
     let asked = node("node").within(move || proxy::try_get(ADMIN, path));
     asked.join().expect("a client").map(|(status, _)| status)
 }
 
-/// Processes of the containers on `node` whose command line begins like this.
+/// Returns the container processes on `node` whose command line starts with `name`.
 fn processes(name: &str) -> Vec<libc::pid_t> {
     processes_of("node", name)
 }
@@ -104,13 +104,13 @@ fn signal(id: libc::pid_t, signal: libc::c_int) {
     assert_eq!(unsafe { libc::kill(id, signal) }, 0);
 }
 
-/// Whether a process has ended, and with its last thread its sockets; its parent may not have noticed.
+/// Whether a process has ended with its last thread, and so its sockets; its parent may not have reaped it.
 fn ended(id: libc::pid_t) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     status.is_empty() || status.contains("State:\tZ") && status.contains("Threads:\t1\n")
 }
 
-/// The network namespace of the pod that asks, which sleeps for as long as no other pod does.
+/// The network namespace of the client pod, known by its unique sleep.
 fn client() -> Namespace {
     let sleeping = processes("/bin/busybox\0sleep\x001000000");
     let [id] = sleeping[..] else {
@@ -119,7 +119,7 @@ fn client() -> Namespace {
     Namespace(format!("/proc/{id}/ns/net").into())
 }
 
-/// Both protocols to all addresses at once.
+/// Starts a load over both protocols to every address.
 fn loads() -> Vec<(String, Load)> {
     let client = client();
     let start = |server, protocol| {
@@ -133,7 +133,7 @@ fn loads() -> Vec<(String, Load)> {
         .collect()
 }
 
-/// Waits until Kubernetes takes the proxy for started, and probes whether it lives.
+/// Waits until Kubernetes considers the proxy started, and so probes its liveness.
 fn await_started() {
     rolled_out();
     await_proxy();
@@ -144,7 +144,7 @@ fn rolled_out() {
     kubectl(&[&["-n", "kube-system"], &status[..]].concat());
 }
 
-/// Waits until the pod is answered by the proxy.
+/// Waits until the proxy answers the pod.
 fn await_proxy() {
     for server in DNS {
         let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
@@ -155,7 +155,7 @@ fn await_proxy() {
     }
 }
 
-/// The process of `node`.
+/// Returns the proxy's process on `node`.
 fn running() -> libc::pid_t {
     let found = processes(PROXY);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -198,7 +198,7 @@ fn a_killed_proxy_is_covered_by_the_cluster() {
     }
 }
 
-/// Nobody is silent for long while `still` has the proxy stand still, and whatever Kubernetes does then.
+/// Checks that no client waits long while `still` stalls the proxy, whatever Kubernetes does then.
 fn stands_still(what: &str, still: impl FnOnce(libc::pid_t)) {
     await_started();
     let loads = loads();
@@ -226,7 +226,7 @@ fn stands_still(what: &str, still: impl FnOnce(libc::pid_t)) {
         let open = load.open_at_once();
         let fates = load.stop();
         println!("{what}, {name}: {} of {} lost", fates.lost(), fates.count());
-        // What came in the moment before anybody noticed, and the connections that were open when it was back.
+        // What arrived before the stall was noticed, and the connections open when the proxy was back.
         let asked = (Duration::from_secs(1).as_millis() / 4) as usize;
         assert!(
             fates.lost() <= asked + open,
@@ -275,8 +275,8 @@ fn rollouts_lose_nothing() {
             fates.lost(),
             fates.count(),
         );
-        // Where a heartbeat is late, since the machine has too much to do, the cluster's DNS answers for a moment, and the
-        // connections that are open at the beginning and the end of that are reset.
+        // If the machine is too busy for a heartbeat in time, the cluster's DNS answers for a moment, and the
+        // connections open at the start and end of that are reset.
         let reset = if covered > 0 { open } else { 0 };
         assert!(fates.lost() <= reset, "{name}: {} lost", fates.lost());
     }

@@ -11,7 +11,7 @@ fn ten_thousand_queries_leave_no_entry() {
     let world = World::new(KubeProxy::Iptables);
     let config = "listen \"169.254.20.10\" \"fd00:96::10\"\nzone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
         node { interface \"nodelocaldns\"; iptables; mode \"bypass\" }";
-    // A tracked connection of the pod shows that entries would be seen.
+    // Turns tracking on; the pod's tracked queries show that entries would be seen.
     world.script("iptables -w -A FORWARD -m conntrack --ctstate NEW -j ACCEPT; ip6tables -w -A FORWARD -m conntrack --ctstate NEW -j ACCEPT");
     let _proxy = world.start(config);
     for server in ["169.254.20.10:53", "[fd00:96::10]:53", "10.96.0.10:53"] {

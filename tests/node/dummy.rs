@@ -1,4 +1,4 @@
-//! What this machine's kernel may lack: dummy links, IPVS and legacy iptables, in a kernel of their own.
+//! What this machine's kernel may lack: dummy links, IPVS and legacy iptables, in a user-mode Linux kernel.
 
 use harness::guests::root;
 use harness::{proxy, tools};

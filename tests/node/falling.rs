@@ -14,17 +14,17 @@ pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
     node { interface \"nodelocaldns\"; iptables; interval \"1s\"; cluster-dns \"10.96.0.10\" \"fd00:96::10\" }";
 
-/// How long nothing is heard of a process or a worker before nobody asks it any more.
+/// The longest silence of a process or worker before clients go elsewhere.
 pub const NOTICED: Duration = Duration::from_secs(1);
 
-/// How long before the end a query may have come that is not answered any more.
+/// How long before the end a query may arrive and still go unanswered.
 pub const TAKEN: Duration = Duration::from_millis(100);
 
-/// How many of 250 queries a second a process that is killed may have taken and not answered: those of 40 ms.
-/// On a machine of its own it is none or one; here, others may want the processor while it dies.
+/// How many of 250 queries/s a killed process may have read but not answered: 40 ms' worth. On an idle
+/// machine it is none or one; here, others may use the CPU while it dies.
 pub const LOST: usize = 10;
 
-/// Both protocols to all addresses at once.
+/// Starts a load over both protocols to every address.
 pub fn loads(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
     let mut loads = Vec::new();
     for &server in servers {
@@ -39,19 +39,19 @@ pub fn loads(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
 }
 
 pub fn settle() {
-    // How long the load goes on in this state.
+    // Lets the load run in this state.
     thread::sleep(Duration::from_secs(2));
 }
 
-/// Whether it is the proxy that answers the pod at an address.
+/// Whether the proxy answers the pod at an address.
 pub fn proxy_answers(world: &World, server: &str, protocol: Protocol) -> bool {
     let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
     let asked = world.pod().within(move || ask(server, protocol));
     asked.join().expect("a client") == Answer::Proxy
 }
 
-/// Waits until the proxy answers at once everywhere: what a process has taken and not answered when it dies is then no more
-/// than comes while it dies, and not what a busy machine had kept it from.
+/// Waits until the proxy answers promptly at every address. A process that is then killed leaves unanswered
+/// only what arrives while it dies, not the backlog of a busy machine.
 pub fn await_prompt(world: &World, servers: &[&str]) {
     let answered = |server: &&str| proxy_answers(world, server, Protocol::Udp);
     until("prompt answers", || {
@@ -101,7 +101,7 @@ fn killed(kube_proxy: KubeProxy) {
         );
         let reset = fates.between(starting, started).lost();
         assert!(reset <= open, "{name}: {reset} lost during the restart");
-        // Lost is what the dead process had taken and not answered yet, and nothing else.
+        // Besides resets, only queries that the dead process had read are lost.
         let taken = fates.between(killing - TAKEN, killed).lost();
         assert_eq!(fates.lost(), taken + reset, "{name}");
         assert!(taken <= LOST, "{name}: {taken} lost");
@@ -134,12 +134,12 @@ fn a_client_on_the_node_gets_the_cluster_dns() {
     }
 }
 
-/// Who answers a client on the node, and one in a pod.
+/// Returns who answers a client on the node, and one in a pod.
 pub fn asked(world: &World, server: &str) -> [Answer; 2] {
     let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
     ["node", "pod"].map(|client| {
         let asked = world.within(client, move || {
-            // As every stub resolver does.
+            // Stub resolvers retry as well.
             let mut tries = (0..3).map(|_| ask(server, Protocol::Udp));
             tries.find(|answer| *answer != Answer::Nobody)
         });
@@ -158,8 +158,8 @@ fn a_client_on_the_node_gets_nobody_over_ipv4_at_a_dead_link_local_address() {
     proxy.stop();
     let asked = |server| asked(&world, server);
     assert_eq!(asked("169.254.20.10"), [Answer::Nobody, Answer::Cluster], "dead");
-    // Once no heartbeat is heard, its packets are tracked as they come in by the loopback, and led on. The same is done over
-    // IPv4, where the kernel forwards nothing that has an address of its own as its source.
+    // Once heartbeats stop, packets to it are tracked as they arrive over loopback, and led on. The same
+    // happens over IPv4, but there the kernel forwards nothing whose source is one of its own addresses.
     until("the cluster's DNS to answer", || {
         asked("fd00:20::10") == [Answer::Cluster; 2]
     });
@@ -200,8 +200,8 @@ fn a_dnat_leads_nowhere_beside_kube_proxys() {
     }
 }
 
-/// Two servers stand behind the cluster's DNS address, and one of them has gone: of two queries one is refused. The same query leaves from another
-/// port then, and gets to the other.
+/// One of two servers behind the cluster's DNS address is gone, so every other query is refused. The query
+/// then leaves from another port and reaches the other server.
 #[test]
 fn a_server_of_the_cluster_that_has_gone_costs_no_query() {
     let Some(_place) = place(&[]) else { return };
@@ -235,7 +235,8 @@ fn a_server_of_the_cluster_that_has_gone_costs_no_query() {
     assert_eq!(lost, 0, "of {}", answers.len());
 }
 
-/// What the node itself drops, for a full table of connections or by a rule, is no fault of an upstream. It is said once.
+/// What the node itself drops, for a full conntrack table or by a rule, is not the upstream's fault. It is
+/// logged once.
 #[test]
 fn what_the_node_drops_is_named() {
     let Some(_place) = place(&[]) else { return };
@@ -264,7 +265,7 @@ fn what_the_node_drops_is_named() {
             && status.contains("this node drops queries to it"),
         "{status}"
     );
-    // It is not kept as a failure of the name.
+    // It is not cached as a failure of the name.
     world.script("iptables -w -D OUTPUT -d 10.244.8.2 -p udp --dport 53 -j DROP");
     assert_eq!(ask(), Answer::Cluster);
 }

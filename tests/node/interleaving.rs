@@ -1,4 +1,4 @@
-//! Whatever comes in whatever order, the node ends in the desired state or in none of it.
+//! Starts, ends, kills and changes in any order leave the node in the desired state or clean.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn the_last_fifty_of_two_hundred_end_well() {
     interleave(150..200);
 }
 
-/// So many rounds, each by its number's dice, in one world.
+/// Runs these rounds in one world, each seeded with its number.
 fn interleave(rounds: Range<u64>) {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
@@ -48,7 +48,7 @@ fn interleave(rounds: Range<u64>) {
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
     );
     let nothing = world.network();
-    // One address of each family and of each kind: rules are written one by one.
+    // One address per family and kind, since rules are written one by one.
     let listening = |on: &str| {
         let all = "\"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\" \"fd00:20::10\"\nworkers";
         CONFIG.replace(all, &format!("{on}\nworkers"))
@@ -68,7 +68,7 @@ fn interleave(rounds: Range<u64>) {
                         proxy.signal("HUP");
                     }
                 }
-                // Without the signals' handlers in place, a start that is that young just ends.
+                // A process too young to have its signal handlers just ends.
                 1 => {
                     if let Some(mut proxy) = running.take() {
                         proxy.signal("TERM");
@@ -87,7 +87,7 @@ fn interleave(rounds: Range<u64>) {
             }
             std::thread::sleep(Duration::from_millis(dice.throw(150)));
         }
-        // Ends with a process that serves, or with one that was told to end.
+        // Every round ends with one process that serves, and then with none.
         let last = world.start(&config);
         drop(running);
         let status = world.dnsweir(&["node", "status"], &config);

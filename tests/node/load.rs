@@ -1,4 +1,4 @@
-//! Queries from the pod, each from a fresh port unless said otherwise, and what became of them.
+//! Queries from the pod, each from a fresh port unless noted, and their outcomes.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -11,17 +11,17 @@ use harness::until;
 
 use super::world::{FROM_CLUSTER, FROM_NEIGHBOUR, FROM_PROXY, Namespace};
 
-/// How long a client waits for an answer: longer than a busy machine may keep all of them from the processor, and shorter than
-/// a process stands still that is stopped.
+/// A client's timeout: longer than a busy machine may starve all clients, and shorter than a stopped process
+/// stalls.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one waits who wants to know when nobody answers.
+/// The timeout of clients that measure silence.
 const IMPATIENCE: Duration = Duration::from_millis(100);
 
-/// Clients that ask at the same time.
+/// Concurrent clients.
 const CLIENTS: u32 = 10;
 
-/// From one query of a client to its next.
+/// The interval between a client's queries.
 const PACE: Duration = Duration::from_millis(40);
 
 /// UDP or TCP.
@@ -42,7 +42,7 @@ pub enum Answer {
     Nobody,
 }
 
-/// One query's fate.
+/// One query's outcome.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     /// When it was asked.
@@ -53,7 +53,7 @@ pub struct Asked {
     pub answer: Answer,
 }
 
-/// Clients that ask until they are told to stop.
+/// Clients that query until stopped.
 pub struct Load {
     protocol: Protocol,
     stop: Arc<AtomicBool>,
@@ -67,17 +67,17 @@ impl Load {
         Load::asking(place, server, protocol, TIMEOUT, |_, _| "www".into())
     }
 
-    /// The same clients, who do not wait long, and so are not all of them waiting when nobody answers.
+    /// The same with a short timeout, so that not all clients are waiting during a silence.
     pub fn impatient(place: &Namespace, server: &str, protocol: Protocol) -> Load {
         Load::asking(place, server, protocol, IMPATIENCE, |_, _| "www".into())
     }
 
-    /// As at first, each time for another name, which no cache knows.
+    /// As [`Load::start`], but each time for another name, which no cache knows.
     pub fn of_misses(place: &Namespace, server: &str, protocol: Protocol) -> Load {
         Load::asking(place, server, protocol, TIMEOUT, label_of_miss)
     }
 
-    /// The same over UDP, from one port for each client, as clients do that open a socket once.
+    /// The same over UDP, from one port per client, like clients that open a socket once.
     pub fn from_kept_ports(place: &Namespace, server: &str) -> Load {
         Load::of(place, server, Protocol::Udp, |client, server| {
             let socket = udp_socket(server).expect("a socket");
@@ -101,8 +101,8 @@ impl Load {
         })
     }
 
-    /// Starts clients, each of which asks with what `client` makes of its number and the server; it is told how many
-    /// it has asked before.
+    /// Starts clients, each with the closure that `client` makes for its number and the server. The closure
+    /// gets the number of earlier queries.
     fn of(
         place: &Namespace,
         server: &str,
@@ -117,7 +117,7 @@ impl Load {
             place.within(move || {
                 let mut asked = Vec::new();
                 let mut ask = client(number, server);
-                // One after the other, and not all at the same event.
+                // Staggered, not all at the same moment.
                 std::thread::sleep(PACE * number / CLIENTS);
                 while !stop.load(Ordering::Relaxed) {
                     let at = Instant::now();
@@ -130,7 +130,7 @@ impl Load {
                     if answer != Answer::Nobody {
                         answered.fetch_add(1, Ordering::Relaxed);
                     }
-                    // The pace of the load, nothing that is waited for.
+                    // Paces the load.
                     std::thread::sleep(PACE.saturating_sub(at.elapsed()));
                 }
                 asked
@@ -144,8 +144,8 @@ impl Load {
         }
     }
 
-    /// How many of its connections a listener may reset when it opens: those to the cluster's DNS that are open in
-    /// that event, since their next packet finds a socket.
+    /// The most connections that a listener may reset when it opens: those then open to the cluster's DNS,
+    /// since their next packet finds a socket.
     pub fn open_at_once(&self) -> usize {
         match self.protocol {
             Protocol::Udp => 0,
@@ -153,13 +153,13 @@ impl Load {
         }
     }
 
-    /// Waits until so many more queries have been answered. Clients that have just lost one wait for it first.
+    /// Waits for this many more answers. Clients that have just lost a query wait out its timeout first.
     pub fn await_answers(&self, more: usize) {
         let enough = self.answered.load(Ordering::Relaxed) + more;
         until("answers", || self.answered.load(Ordering::Relaxed) >= enough);
     }
 
-    /// Stops, and returns all fates in the order of asking.
+    /// Stops the clients; returns all outcomes in the order of asking.
     pub fn stop(self) -> Fates {
         self.stop.store(true, Ordering::Relaxed);
         let mut asked: Vec<Asked> = self
@@ -172,7 +172,7 @@ impl Load {
     }
 }
 
-/// What became of a load's queries.
+/// The outcomes of a load's queries.
 pub struct Fates(Vec<Asked>);
 
 impl Fates {
@@ -181,12 +181,12 @@ impl Fates {
         self.0.len()
     }
 
-    /// How many nobody answered.
+    /// How many went unanswered.
     pub fn lost(&self) -> usize {
         self.of(Answer::Nobody)
     }
 
-    /// How many were answered, after longer than this.
+    /// How many were answered, but took longer than this.
     pub fn slower_than(&self, limit: Duration) -> usize {
         let slow = |asked: &&Asked| asked.answer != Answer::Nobody && asked.took > limit;
         self.0.iter().filter(slow).count()
@@ -197,7 +197,7 @@ impl Fates {
         self.0.iter().filter(|asked| asked.answer == answer).count()
     }
 
-    /// When those were asked that had this answer.
+    /// When the queries with this answer were asked.
     pub fn times_of(&self, answer: Answer) -> impl Iterator<Item = Instant> {
         let found = self.0.iter().filter(move |asked| asked.answer == answer);
         found.map(|asked| asked.at)
@@ -224,7 +224,7 @@ impl Fates {
         Fates(self.0.iter().copied().filter(|asked| asked.at >= from).collect())
     }
 
-    /// The longest time in which everybody asked in vain.
+    /// The longest time in which no query was answered.
     pub fn silence(&self) -> Duration {
         let (mut longest, mut since) = (Duration::ZERO, None);
         for asked in &self.0 {
@@ -253,7 +253,7 @@ pub fn ask_for(labels: &str, server: SocketAddr, protocol: Protocol, timeout: Du
     reply.map_or(Answer::Nobody, |reply| who_answered(&reply))
 }
 
-/// A name that no other client asks for, and this one once.
+/// Returns a name that this client asks for once, and no other does.
 fn label_of_miss(client: u32, count: usize) -> String {
     format!("miss-{client}-{count}")
 }
@@ -270,7 +270,7 @@ fn query_for(labels: &str, id: u16) -> Vec<u8> {
     query
 }
 
-/// Told by the address, which is last in the reply.
+/// Recognizes the server by the address, which is last in the reply.
 fn who_answered(reply: &[u8]) -> Answer {
     let Some(&address) = reply.last_chunk::<4>() else {
         return Answer::Nobody;
@@ -283,7 +283,7 @@ fn who_answered(reply: &[u8]) -> Answer {
     }
 }
 
-/// From a fresh port; takes what comes from the server.
+/// Opens a socket on a fresh port that receives only from the server.
 fn udp_socket(server: SocketAddr) -> std::io::Result<UdpSocket> {
     let any: IpAddr = if server.is_ipv4() {
         [0; 4].into()
@@ -295,7 +295,7 @@ fn udp_socket(server: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A reply that has another ID is that of a query which was given up.
+/// Skips replies with another ID, which belong to abandoned queries.
 fn exchange(socket: &UdpSocket, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {
     socket.set_read_timeout(Some(timeout))?;
     socket.send(query)?;

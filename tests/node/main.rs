@@ -1,8 +1,8 @@
-//! The node's network on this machine's kernel: namespaces for the node, a pod that asks and the cluster's
-//! DNS, with kube-proxy's translation between them.
+//! Tests of the node's network on this machine's kernel: namespaces for the node, a client pod and the
+//! cluster's DNS, with kube-proxy's translation between them.
 //!
-//! Without root, or without a program that one needs, a test is skipped by name. Those in `cluster` need a
-//! Kubernetes node, which `cargo xtask test cluster` builds and starts.
+//! Without root, or a program that it needs, a test is skipped by name. Those in `cluster` need Kubernetes
+//! nodes, which `cargo xtask test cluster` builds and starts.
 
 #![allow(
     clippy::unwrap_used,

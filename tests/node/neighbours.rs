@@ -1,4 +1,4 @@
-//! Other node caches on the same node: one that lives is left alone, and what a dead one left is named.
+//! Other node caches on the same node: a live one is left alone, and what a dead one left is reported.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -17,15 +17,15 @@ use super::by_hand::node_cache;
 use super::load::{Answer, Fates, Load, Protocol, ask};
 use super::world::{FROM_NEIGHBOUR, KubeProxy, World, place, reply, same, sorted, terminate};
 
-/// What node-cache listens on by its own manifest: the cluster's DNS address and a link-local one.
+/// The addresses in node-cache's own manifest: the cluster's DNS address and a link-local one.
 const SERVED: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
 
-/// With the cluster's DNS at its service's address as upstream, as deployed.
+/// As deployed, the upstream is the cluster's DNS at its service address.
 const CONFIG: &str = "listen \"10.96.0.10\" \"169.254.20.10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
     zone \".\" { cache; forward \"10.96.0.10\" }\n\
     node { interface \"dnsweir\"; iptables; interval \"1s\"; cluster-dns \"10.96.0.10\" }";
 
-/// Stands for node-cache: its link, its addresses, its rules, and sockets that share their port.
+/// A stand-in for node-cache: its link, addresses and rules, and sockets that share their port.
 struct NodeCache<'world> {
     world: &'world World,
     stop: Arc<AtomicBool>,
@@ -56,14 +56,14 @@ impl<'world> NodeCache<'world> {
         NodeCache { world, stop, threads }
     }
 
-    /// As it does a minute later.
+    /// node-cache does this a minute after its start.
     fn write_rules(&self) {
         for ip in SERVED {
             self.world.script(&node_cache("iptables", ip));
         }
     }
 
-    /// As it ends when it is told to: rules first, then the link, then the sockets.
+    /// An orderly end: rules first, then the link, then the sockets.
     fn end(self) {
         for ip in SERVED {
             self.world
@@ -73,7 +73,7 @@ impl<'world> NodeCache<'world> {
         self.die();
     }
 
-    /// As it ends when it is killed, except that what its sockets have is answered.
+    /// As if killed, except that queries queued on its sockets are still answered.
     fn die(self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
@@ -82,7 +82,7 @@ impl<'world> NodeCache<'world> {
     }
 }
 
-/// A socket on the node that others may share.
+/// Binds a socket on the node with `SO_REUSEPORT`.
 fn bind(world: &World, address: SocketAddr, is_stream: bool) -> OwnedFd {
     let bound = world.within("node", move || {
         let SocketAddr::V4(address) = address else {
@@ -102,8 +102,8 @@ fn bind(world: &World, address: SocketAddr, is_stream: bool) -> OwnedFd {
             sin_zero: [0; 8],
         };
         let size = |length: usize| length as libc::socklen_t;
-        // SAFETY: the calls read an integer and a name that outlive them, by their sizes; the descriptor is
-        // nobody else's.
+        // SAFETY: the calls read an integer and an address that outlive them, by their sizes; nothing else
+        // owns the descriptor.
         unsafe {
             let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, 0));
             let raw = std::os::fd::AsRawFd::as_raw_fd(&socket);
@@ -141,9 +141,10 @@ fn serve_udp(socket: &UdpSocket, stop: &AtomicBool) {
             }
             Err(_) if is_last => return,
             Err(_) if stop.load(Ordering::Relaxed) => {
-                // Connected to where nobody is, it gets nothing new, and what it has can be read once more.
+                // Connected to an unused address, the socket gets nothing new, and what it holds can still be
+                // read.
                 is_last = true;
-                // Without its address there is no way there, and nothing comes.
+                // The call fails once the socket's address is gone; then nothing arrives either.
                 let _ = socket.connect("127.0.0.1:9");
             }
             Err(_) => {}
@@ -169,7 +170,7 @@ fn serve_tcp(listener: &TcpListener, stop: &AtomicBool) {
     }
 }
 
-/// Both protocols to all addresses that node-cache serves.
+/// Starts a load over both protocols to every address that node-cache serves.
 fn loads(world: &World) -> Vec<(Protocol, &'static str, Load)> {
     let start = |server, protocol| (protocol, server, Load::of_misses(&world.pod(), server, protocol));
     SERVED
@@ -178,9 +179,9 @@ fn loads(world: &World) -> Vec<(Protocol, &'static str, Load)> {
         .collect()
 }
 
-/// UDP loses nothing, except while node-cache writes its rules: it has queries left untracked before it has their replies, so
-/// that those from a port which was translated before are lost. A listener over TCP that opens or closes resets what is in the
-/// middle of its handshake.
+/// Stops the loads and checks their losses. UDP loses nothing, except while node-cache writes its rules: it
+/// exempts queries from tracking before their replies, so queries from a previously translated port are lost.
+/// A TCP listener that opens or closes resets connections in mid-handshake.
 fn ended(when: &str, loads: Vec<(Protocol, &'static str, Load)>, writing: Range<Instant>) -> Vec<Fates> {
     let ended = loads.into_iter().map(|(protocol, server, load)| {
         let open = load.open_at_once();
@@ -195,11 +196,11 @@ fn ended(when: &str, loads: Vec<(Protocol, &'static str, Load)>, writing: Range<
 }
 
 fn settle() {
-    // How long the load goes on in this state.
+    // Lets the load run in this state.
     thread::sleep(Duration::from_secs(1));
 }
 
-/// What is there that is node-cache's.
+/// Returns what node-cache has in the node's network.
 fn theirs(world: &World) -> String {
     let text = world.network();
     let theirs = text
@@ -208,7 +209,7 @@ fn theirs(world: &World) -> String {
     theirs.collect::<Vec<_>>().join("\n")
 }
 
-/// Who answers a pod over UDP.
+/// Returns who answers a pod over UDP.
 pub fn asked(world: &World, server: &str) -> Answer {
     let server = SocketAddr::new(server.parse().expect("an address"), 53);
     let asked = world.within("pod", move || ask(server, Protocol::Udp));
@@ -233,9 +234,9 @@ fn from_node_cache_and_back_under_load() {
     node_cache.end();
     let alone = Instant::now();
     settle();
-    // Here node-cache writes none.
+    // node-cache writes no rules here.
     for fates in ended("to dnsweir", load, both..both) {
-        // Neither asks itself, and what the proxy asks gets to the cluster's DNS.
+        // Neither queries itself, and the proxy's queries reach the cluster's DNS.
         assert!(fates.between(both, ending).of(Answer::Cluster) > 0);
         let after = fates.since(alone);
         assert_eq!(
@@ -267,8 +268,8 @@ fn from_node_cache_and_back_under_load() {
     node_cache.end();
 }
 
-/// node-cache keeps the node's queries to the cluster's DNS address from connection tracking. Written after ours, that
-/// rule would lead the proxy's own to the proxy.
+/// node-cache exempts the node's queries to the cluster's DNS address from connection tracking. Written after
+/// ours, that rule would lead the proxy's own queries back to it.
 #[test]
 fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
     let Some(_place) = place(&[]) else { return };
@@ -277,7 +278,7 @@ fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
     let first = || world.script("iptables -w -t raw -S OUTPUT | grep -e '-d 10.96.0.10/32 -p udp' | head -1");
     assert!(first().contains("-j ACCEPT"), "{}", first());
     world.script(&node_cache("iptables", "10.96.0.10"));
-    // Nobody lives who would have written it: the next check takes it away.
+    // No live process owns the rule, so the next check removes it.
     until("the rules to be ours", || {
         !world.network().contains("NodeLocal DNS Cache")
     });
@@ -290,13 +291,14 @@ fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
     node_cache.end();
 }
 
-/// No check comes to the rescue.
+/// Returns the configuration without a check during the test.
 fn without_checks() -> String {
     CONFIG.replace("interval \"1s\"", "interval \"1h\"")
 }
 
-/// The way back, a minute after node-cache's start: its rules are newer than ours. Ours for the proxy's own queries are put first as soon as the
-/// kernel tells of them, and meanwhile no query of the proxy's depends on their order.
+/// The way back, a minute after node-cache's start: its rules are newer than ours. Ours for the proxy's own
+/// queries move to the front as soon as the kernel reports the change; until then, none of these queries
+/// depends on the order.
 #[test]
 fn what_a_node_cache_puts_before_our_rules_loses_no_query() {
     let Some(_place) = place(&[]) else { return };
@@ -316,8 +318,8 @@ fn what_a_node_cache_puts_before_our_rules_loses_no_query() {
     node_cache.end();
 }
 
-/// Legacy iptables tells nobody what it writes, and without nft the order of rules decides. What comes back to the proxy is reason enough
-/// to look.
+/// Legacy iptables sends no notifications, and without nft the order of rules decides. Queries that come back
+/// to the proxy trigger a check.
 #[test]
 fn queries_that_come_back_have_the_rules_looked_at() {
     let legacy = ["iptables-legacy", "ip6tables-legacy"];
@@ -357,7 +359,7 @@ fn queries_that_come_back_have_the_rules_looked_at() {
     terminate(proxy);
 }
 
-/// A configuration that names node-cache's own link, and not all of its addresses.
+/// The configuration names node-cache's own link, but not all of its addresses.
 #[test]
 fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
     let Some(_place) = place(&[]) else { return };
@@ -389,12 +391,12 @@ fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
         fates.lost()
     );
 
-    // Killed, it leaves what nobody else would take away.
+    // Once killed, it leaves what nothing else would remove.
     node_cache.die();
     until("its leftovers to go", || {
         !world.network().contains("169.254.20.10")
     });
-    // Its rules had queries to the cluster's DNS come back, which is found out to have ended a moment later.
+    // Its rules looped queries to the cluster's DNS back; that this is over is noticed a moment later.
     until("the cluster to answer", || {
         asked(&world, "10.96.0.10") == Answer::Cluster
     });
@@ -403,7 +405,8 @@ fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
     assert_eq!(left, "", "the link is empty, and goes");
 }
 
-/// Anybody may bind a port of ours and take an abstract name. What then stays is named, with who has it, and `down` fails.
+/// Any process may bind a port of ours and take an abstract name. `down` then fails, and names what stays and
+/// who holds it.
 #[test]
 fn what_down_cannot_take_away_is_an_exit_status() {
     let Some(_place) = place(&[]) else { return };
@@ -435,7 +438,7 @@ fn what_down_cannot_take_away_is_an_exit_status() {
     }
 }
 
-/// contentful's plugin, and two versions of Deckhouse's module.
+/// What contentful's plugin and two versions of Deckhouse's module leave behind.
 const FORERUNNERS: &str = "
     ip link add nodecache type dummy 2> /dev/null || ip link add nodecache type bridge
     ip addr add 169.254.20.11/32 dev nodecache
@@ -455,7 +458,7 @@ const FORERUNNERS: &str = "
 fn what_forerunners_left_is_named_and_goes_when_asked_for() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // The tables exist before; one rule could be anybody's.
+    // Creates the tables beforehand; one rule could be anyone's.
     world.script("iptables -w -t raw -A PREROUTING -d 169.254.20.13 -p udp --dport 53 -j NOTRACK; iptables -w -A INPUT -p sctp; ip6tables -w -t raw -S; ip6tables -w -S; ip6tables -w -t nat -S");
     let before = world.network();
     world.script(FORERUNNERS);

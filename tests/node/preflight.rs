@@ -1,4 +1,4 @@
-//! What will not work is said before it does not.
+//! Obstacles are reported before they do harm.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::falling::CONFIG;
 use super::load::{Answer, Protocol, ask};
 use super::world::{KubeProxy, World, place, terminate};
 
-/// What `dnsweir node plan` says beside the plan.
+/// Returns what `dnsweir node plan` prints to stderr.
 fn said(world: &World, config: &str) -> String {
     let plan = world.dnsweir(&["node", "plan"], config);
     assert!(plan.status.success(), "{plan:?}");
@@ -42,7 +42,7 @@ fn where_all_is_well_nothing_is_said() {
 fn a_link_that_has_the_address_is_named() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // What the kernel of a test may lack is a dummy link.
+    // A bridge, since the test's kernel may lack dummy links.
     world.script(
         "ip link add kube-ipvs0 type bridge; ip addr add 10.96.0.10/32 dev kube-ipvs0; ip addr add 169.254.20.10/32 dev lo",
     );
@@ -100,7 +100,7 @@ fn who_listens_there_is_named() {
     terminate(proxy);
 }
 
-/// The node's own address is not one that only pods come to: a `node` section beside it opens it to nobody.
+/// The node's own address is reached not only by pods: a `node` section does not open it to strangers.
 #[test]
 fn only_what_our_link_alone_carries_is_for_everybody() {
     let Some(_place) = place(&[]) else { return };

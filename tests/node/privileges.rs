@@ -1,4 +1,4 @@
-//! What the process may do.
+//! The capabilities that the process keeps.
 
 use harness::{process::Process, until};
 
@@ -13,7 +13,7 @@ const ONE: &str = "0000000000000400";
 
 const NONE: &str = "0000000000000000";
 
-/// A line of every thread's status.
+/// Returns one field of every thread's status.
 fn of_each_thread(proxy: &Process, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", proxy.id())).expect("threads");
     tasks
@@ -61,7 +61,7 @@ fn have(proxy: &Process, expected: &str) {
     }
 }
 
-/// Without a network to keep there is a port to listen on, and that is all. So what needs more needs a start.
+/// Without a network to keep, only a port must be bound. A change that needs more needs a restart.
 #[test]
 fn without_a_node_section_one_is_kept() {
     let Some(_place) = place(&[]) else { return };
@@ -74,7 +74,7 @@ fn without_a_node_section_one_is_kept() {
     terminate(proxy);
 }
 
-/// Who tries filters needs no rights, whoever he is.
+/// `dnsweir dev` keeps no capabilities, not even those of root.
 #[test]
 fn tools_keep_none() {
     let Some(_place) = place(&[]) else { return };
@@ -88,7 +88,7 @@ fn tools_keep_none() {
     terminate(dev);
 }
 
-/// Nobody else than its own user gets a port handed over, and who tries is told so.
+/// A port is handed over only to the same user's processes; others get an error that says so.
 #[test]
 fn another_user_gets_no_handover() {
     let Some(_place) = place(&["setpriv"]) else { return };
@@ -98,7 +98,7 @@ fn another_user_gets_no_handover() {
     let mut other = world.launch_without_root(CONFIG);
     assert_eq!(other.ended().code(), Some(71));
     let said = other.logged("among processes of one user only");
-    // Whose descriptors it may not see.
+    // It may not see the owner's descriptors.
     assert!(said.contains("an unknown process of user 0"), "{said}");
     same(&world.network(), &network, "as if nobody had tried");
     terminate(proxy);
@@ -110,7 +110,7 @@ fn it_runs_without_root() {
         return;
     };
     let world = World::new(KubeProxy::Iptables);
-    // The tables exist before.
+    // Creates the tables beforehand.
     world.script(
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
     );

@@ -1,4 +1,4 @@
-//! Whether the proxy says that it is ready when it is, and when it is not.
+//! The proxy reports that it is ready when it is, and only then.
 
 use std::os::unix::fs::symlink;
 
@@ -9,7 +9,7 @@ use harness::{tools, until};
 use super::falling::CONFIG;
 use super::world::{KubeProxy, World, place};
 
-/// A proxy that finds no iptables yet: the folder is where it looks.
+/// Starts a proxy that finds no iptables yet: its PATH is a folder that is still empty.
 fn without_iptables(world: &World) -> Process {
     let bin = world.folder().join("bin");
     std::fs::create_dir_all(&bin).expect("a folder");
@@ -59,7 +59,7 @@ fn of_two_processes_the_successor_answers_probes() {
     second.stop();
     assert_eq!(asked(), [Some(200); 32], "the first is alone again");
 
-    // Of three as well, whichever of them goes first.
+    // The same with three, whichever ends first.
     let mut second = world.start(CONFIG);
     until("an upstream's answer", || ready(&world) == Some(200));
     assert_eq!(asked(), [Some(200); 32], "the second is ready");

@@ -1,4 +1,4 @@
-//! What others break is put right.
+//! The proxy repairs what others break.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -14,10 +14,10 @@ use harness::{PATIENCE, tools, until};
 
 use super::world::{KubeProxy, LISTENED, World, place, same, sorted, terminate};
 
-/// Waits until the node's network is as it was, and says how long that took.
+/// Waits until the node's network is as it was, and returns how long that took.
 fn repaired(world: &World, wanted: &str) -> Duration {
     let begun = Instant::now();
-    // What is put back comes first in its chain, whatever stood there before.
+    // Restored rules come first in their chains, so order is ignored.
     while sorted(&world.network()) != sorted(wanted) {
         if begun.elapsed() > PATIENCE {
             same(&sorted(&world.network()), &sorted(wanted), "not repaired");
@@ -26,14 +26,14 @@ fn repaired(world: &World, wanted: &str) -> Duration {
     begun.elapsed()
 }
 
-/// How soon what was heard of is repaired, on a machine that has much else to do.
+/// How soon a reported change is repaired, on a busy machine.
 const HEARD: Duration = Duration::from_secs(30);
 
 #[test]
 fn links_addresses_routes_and_rules_come_back_under_load() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // The next check would come in a minute: what is repaired before was heard of.
+    // The next check would come in a minute: anything repaired sooner was reported by the kernel.
     let rare = CONFIG.replacen("interval \"1s\"", "interval \"60s\"", 1);
     assert_ne!(rare, CONFIG);
     let proxy = world.start(&rare);
@@ -90,12 +90,12 @@ fn links_addresses_routes_and_rules_come_back_under_load() {
 fn a_start_that_fails_leaves_nothing() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // The tables exist before: rules for what the node asks come before its addresses.
+    // Creates the tables beforehand: rules for the node's own queries precede its addresses.
     world.script(
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
     );
     let before = world.network();
-    // The port is another program's, which does not share. That is noticed when the addresses are there.
+    // Another program has the port and does not share it, which is noticed once the addresses are there.
     let taken = world.within("node", || {
         std::net::TcpListener::bind("0.0.0.0:53").expect("a free port")
     });
@@ -104,7 +104,7 @@ fn a_start_that_fails_leaves_nothing() {
         let mut failed = world.launch(&CONFIG.replace("nodelocaldns", link));
         assert!(!failed.ended().success());
         let said = failed.logged("does not hand it over");
-        // It has given up the right to see who, so it says how to.
+        // It has dropped the right to see the owner, so it says how to find out.
         assert!(
             said.contains("an unknown process of user 0") && said.contains("ss -"),
             "{said}"
@@ -113,23 +113,23 @@ fn a_start_that_fails_leaves_nothing() {
     }
 }
 
-/// How many errors of a kind the proxy has counted.
+/// Returns how many errors of a kind the proxy has counted.
 fn errors(world: &World, kind: &str) -> f64 {
     let (_, metrics) = world.admin("/metrics").expect("an answer");
     Metrics::parse(&metrics).sum("dnsweir_node_errors_total", &[("kind", kind)])
 }
 
-/// Routes come and go all the time where pods do; the kernel tells us of all of them.
+/// Routes come and go with pods all the time, and the kernel reports all of them.
 #[test]
 fn other_news_do_not_delay_a_repair() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // No check comes to the rescue.
+    // No periodic check helps.
     let proxy = world.start(&CONFIG.replace("interval \"1s\"", "interval \"1h\""));
     let wanted = world.network();
     let enough = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&enough);
-    // One change each ten milliseconds: never as quiet as that we would look.
+    // A change every 10 ms: a repair that waited for quiet would never start.
     let news = world.within("node", move || {
         while !seen.load(Ordering::Relaxed) {
             for change in ["add", "del"] {
@@ -168,7 +168,7 @@ fn an_iptables_that_hangs_is_killed() {
     for name in ["ip6tables", "nft"] {
         link(&program(name), name);
     }
-    // It reads, and nobody writes.
+    // `tail -f /dev/null` never ends.
     link(&program("tail"), "tail");
     std::fs::write(bin.join("hanging"), "#!/bin/sh\nexec tail -f /dev/null\n").expect("a script");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -188,12 +188,12 @@ fn an_iptables_that_hangs_is_killed() {
     terminate(proxy);
 }
 
-/// Abstract addresses are anybody's who is on the host's network.
+/// Any process on the host's network may take an abstract address.
 #[test]
 fn a_stranger_with_our_name_is_no_obstacle() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // The tables exist before: empty ones stay.
+    // Creates the tables beforehand: empty ones stay.
     world.script(
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
     );
@@ -213,7 +213,7 @@ fn a_stranger_with_our_name_is_no_obstacle() {
     world.script("iptables -w -t raw -F PREROUTING");
     repaired(&world, &wanted);
 
-    // Nor when so many wait for it that nobody can ask who has it.
+    // Nor when its backlog is so full that its owner cannot be looked up.
     let full = world.within("node", || {
         let name = SocketAddr::from_abstract_name("dnsweir-node").expect("a name");
         (0..=128)

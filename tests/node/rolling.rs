@@ -1,4 +1,4 @@
-//! One process takes over from another, and nobody notices.
+//! One process takes over from another without a lost query.
 
 use std::thread;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
     let Some(_place) = place(&[]) else { return };
     for mode in ["bypass", "fall-through"] {
         let world = World::new(KubeProxy::Iptables);
-        // The tables exist before.
+        // Creates the tables beforehand.
         world.script("for c in iptables ip6tables; do $c -w -t raw -S; $c -w -t filter -S; $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done");
         let before = world.network();
         let config = CONFIG.replace("iptables;", &format!("iptables; mode \"{mode}\";"));
@@ -88,9 +88,9 @@ fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
     }
 }
 
-/// Connection tracking remembers ports. A reply that it takes for the first packet of something new gets another port if
-/// the client's was translated before, and has whatever the client sends from there later taken for replies, which nobody
-/// translates.
+/// Connection tracking remembers ports. A reply that it takes for the first packet of a new connection gets
+/// another port if the client's was translated before. What the client later sends from that port then counts
+/// as replies, which are not translated.
 #[test]
 fn clients_that_keep_their_ports_are_answered_before_and_after() {
     let Some(_place) = place(&[]) else { return };
@@ -132,8 +132,8 @@ fn clients_that_keep_their_ports_are_answered_before_and_after() {
     }
 }
 
-/// What was called `dnsweir` before is called as Calico and MetalLB expect of such links: of two links that carry the same, the old one goes
-/// with the process that looks after it, or if that was killed, with the next check of the new one.
+/// A link named `dnsweir` gets a name that Calico and MetalLB expect of such links. Of two links with the
+/// same addresses, the old one goes with its process or, if that was killed, at the new process's next check.
 #[test]
 fn a_link_gets_another_name_without_a_gap() {
     let Some(_place) = place(&[]) else { return };
@@ -148,7 +148,7 @@ fn a_link_gets_another_name_without_a_gap() {
     let first = world.start(&old);
     let loads = LISTENED.map(|server| (server, Load::start(&world.pod(), server, Protocol::Udp)));
     assert_eq!(links(), [true, false]);
-    // From a file of its own: the first one would take the new name, too, from its file.
+    // From its own file, or the first process would take the new name from the shared one.
     let file = world.folder().join("successor.kdl");
     std::fs::write(&file, &new).expect("a configuration file");
     let mut command = world.on_node(&proxy::program().display().to_string());

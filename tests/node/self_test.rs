@@ -12,7 +12,7 @@ const BYPASS: &str = "listen \"169.254.20.10\" \"fd00:96::10\"\nadmin \"127.0.0.
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
     node { interface \"nodelocaldns\"; iptables; interval \"1s\"; mode \"bypass\" }";
 
-/// The pods' network, as far as the self-test is concerned.
+/// Returns the configuration with a self-test from the pods' network.
 fn from_pods(config: &str) -> String {
     config.replace(
         "interval \"1s\"",
@@ -33,7 +33,7 @@ fn ready(world: &World) -> (u16, String) {
     world.admin("/ready").expect("an answer")
 }
 
-/// Waits until the proxy says what is wrong with each of these addresses.
+/// Waits until the proxy reports this failure for each of these addresses.
 fn await_failures(world: &World, ips: &[&str], why: &str) {
     until("a self-test that fails", || {
         let (status, body) = ready(world);
@@ -50,7 +50,7 @@ fn await_ready(world: &World) {
     until("a self-test that is answered", || ready(world).0 == 200);
 }
 
-/// The node's network with all tables, which are there as soon as somebody has written a rule.
+/// Creates all tables by writing rules, and returns the node's network.
 fn with_tables(world: &World) -> String {
     world.script(
         "for c in iptables ip6tables; do for t in raw filter; do $c -w -t $t -A OUTPUT -p sctp; done
@@ -59,7 +59,7 @@ fn with_tables(world: &World) -> String {
     world.network()
 }
 
-/// Starts a proxy whose self-tests are answered, and ends it: everything is as before then.
+/// Checks that a proxy's self-tests are answered, and that its end leaves everything as before.
 fn answers(kube_proxy: KubeProxy, config: &str, listeners: f64) {
     let world = World::new(kube_proxy);
     let before = with_tables(&world);
@@ -105,7 +105,7 @@ fn in_bypass_mode_a_pod_would_get_an_answer() {
     answers(KubeProxy::Iptables, BYPASS, 2.0);
 }
 
-/// What implementations of NetworkPolicy write, and firewalls: whatever drops queries or replies, wherever.
+/// Rules like those of NetworkPolicy implementations and firewalls: they drop queries or replies, anywhere.
 #[test]
 fn what_drops_queries_of_pods_is_noticed_and_so_is_its_end() {
     let Some(_place) = place(&[]) else { return };
@@ -151,7 +151,7 @@ fn what_drops_queries_of_pods_is_noticed_and_so_is_its_end() {
         await_ready(&world);
     }
     proxy.logged("the self-test is answered again");
-    // What is forwarded is another's traffic.
+    // Forwarded packets are others' traffic.
     world.script("iptables -w -I FORWARD -j DROP");
     let before = tested(&world, "answered");
     until("the next self-test", || tested(&world, "answered") > before);
@@ -163,7 +163,7 @@ fn what_drops_queries_of_pods_is_noticed_and_so_is_its_end() {
 fn a_start_behind_a_drop_is_not_ready() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // Before our rules, which are put at the head of their chains.
+    // Written before our rules, which go to the head of their chains.
     world.script("iptables -w -t mangle -I PREROUTING -p udp --dport 53 ! -i lo -j DROP");
     let proxy = world.start(CONFIG);
     await_failures(&world, &["10.96.0.10", "169.254.20.10"], "a rule drops");
@@ -174,7 +174,7 @@ fn a_start_behind_a_drop_is_not_ready() {
     terminate(proxy);
 }
 
-/// The packet comes past our rules, and kube-proxy's lead it to the cluster's DNS.
+/// The packet bypasses our rules, and kube-proxy's lead it to the cluster's DNS.
 #[test]
 fn an_answer_of_another_server_is_none() {
     let Some(_place) = place(&[]) else { return };
@@ -202,7 +202,7 @@ fn without_root_it_is_tested_as_well() {
     terminate(proxy);
 }
 
-/// Whoever may not ask is told so by us, and that is an answer.
+/// A client that may not ask gets our refusal, which is an answer.
 #[test]
 fn a_client_that_may_not_ask_is_answered() {
     let Some(_place) = place(&[]) else { return };
@@ -232,7 +232,7 @@ fn links_come_back_and_what_a_killed_process_left_goes() {
     let before = with_tables(&world);
     kill(world.start(CONFIG));
     assert_eq!(links(&world), 2, "left behind");
-    // With other addresses, of which nothing is left then.
+    // With other addresses; nothing of the old ones stays.
     let proxy = world.start(&from_pods(CONFIG));
     await_ready(&world);
     assert!(!world.script("ip route").contains("192.0.0.8"));
@@ -251,7 +251,7 @@ fn links_come_back_and_what_a_killed_process_left_goes() {
     same(&world.network(), &before, "afterwards");
 }
 
-/// Two processes at once use the same links, and the last one takes them away.
+/// Two concurrent processes use the same links, and the last one removes them.
 #[test]
 fn links_are_handed_over() {
     let Some(_place) = place(&[]) else { return };
@@ -269,7 +269,7 @@ fn links_are_handed_over() {
 fn where_it_is_not_possible_or_off_the_proxy_is_ready_without() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // Somebody else's.
+    // A foreign link of that name.
     world.script("ip link add dnsweir-test type bridge");
     let proxy = world.start(CONFIG);
     proxy.logged("no self-test");

@@ -1,4 +1,5 @@
-//! Two processes that both go on, as two installations on one node do: the one that began first stands aside, so that either may stand still.
+//! Two processes that both keep running, as two installations on one node do: the older one stands aside, so
+//! that either may stall.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use super::load::{Answer, Load, Protocol};
 use super::standing_still::{Course, Stopped};
 use super::world::{KubeProxy, LISTENED, World, place, terminate};
 
-/// Two, of which the first stands aside. Each serves a control socket of its own.
+/// Starts two proxies, the first of which stands aside. Each has its own control socket.
 fn two(world: &World, config: &str) -> [Process; 2] {
     let start = |control: &str| {
         let control = world.folder().join(control).display().to_string();
@@ -25,7 +26,7 @@ fn two(world: &World, config: &str) -> [Process; 2] {
     [older, newer]
 }
 
-/// Whether a process says that it is well, within a second.
+/// Whether a process reports itself healthy within a second.
 fn is_well(world: &World, which: &str) -> bool {
     let mut command = std::process::Command::new("timeout");
     command
@@ -37,8 +38,8 @@ fn is_well(world: &World, which: &str) -> bool {
     done.status.success()
 }
 
-/// Before, 36 queries in a hundred were lost while the older one stood still, since its sockets went on taking its part, and the heartbeats of
-/// the newer one kept the rules leading there.
+/// Without standing aside, 36 % of queries were lost while the older one stalled: its sockets kept taking
+/// their share, and the newer one's heartbeats kept the rules leading there.
 #[test]
 fn either_of_two_may_stand_still() {
     let Some(_place) = place(&["timeout"]) else { return };
@@ -66,7 +67,7 @@ fn either_of_two_may_stand_still() {
         let lost = fates.lost();
         assert_eq!(fates.of(Answer::Proxy), fates.count(), "{name}: {lost} lost");
     }
-    // Of the newer one, nothing is heard.
+    // The newer one stalls.
     Course::of(&world, &LISTENED, || {
         let stopped = Stopped::new(&newer);
         assert_eq!(
@@ -83,14 +84,15 @@ fn either_of_two_may_stand_still() {
     terminate(older);
 }
 
-/// Where no cluster's DNS is in reserve, the older one is: at once if the newer one is killed, and before it leaves if it is told to.
+/// Without the cluster's DNS as a fallback, the older one takes over: immediately if the newer one is killed,
+/// and before it leaves in an orderly end.
 #[test]
 fn the_older_of_two_is_there_when_the_newer_one_ends() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let config = CONFIG.replace("iptables;", "iptables; mode \"bypass\";");
     let [older, mut killed] = two(&world, &config);
-    // Who does not wait long tells how long there was silence, and who does what was lost.
+    // Clients with a short timeout measure the silence, patient ones the losses.
     let impatient = LISTENED.map(|server| Load::impatient(&world.pod(), server, Protocol::Udp));
     let patient = LISTENED.map(|server| Load::start(&world.pod(), server, Protocol::Udp));
     settle();
@@ -127,12 +129,12 @@ fn the_older_of_two_is_there_when_the_newer_one_ends() {
     terminate(older);
 }
 
-/// One that could not answer takes nothing from one that can.
+/// A process that cannot answer takes no queries from one that can.
 #[test]
 fn nobody_stands_aside_for_one_that_is_not_ready() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    // From a file of its own: what the other one has written is not for this one.
+    // From its own file: the other one's configuration is not for this one.
     let file = world.folder().join("older.kdl");
     std::fs::write(&file, CONFIG.replace("9253", "9254")).expect("a configuration file");
     let mut command = world.on_node(&proxy::program().display().to_string());

@@ -1,4 +1,4 @@
-//! A process that lives and does nothing, or a worker of it, does not silence the node.
+//! A process or worker that hangs does not silence the node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::falling::{CONFIG, NOTICED, TAKEN, asked, await_prompt, loads, proxy_a
 use super::load::{Answer, Load, Protocol};
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, place, terminate};
 
-/// Where no kube-proxy stands in the way, a DNAT leads from a link-local address to the cluster's DNS, as it does where
-/// that is IPVS's.
+/// Without kube-proxy's rules in the way, a DNAT leads from a link-local address to the cluster's DNS, as it
+/// does beside IPVS.
 pub const LINK_LOCAL: &str = "listen \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
     node { interface \"nodelocaldns\"; iptables; interval \"1s\"; mode \"link-local\"; cluster-dns \"10.244.8.2\" \"fd00:8::2\" }";
@@ -29,7 +29,7 @@ fn await_proxy(world: &World, servers: &[&str]) {
     }
 }
 
-/// Clients at every address who do not wait long.
+/// Starts clients with a short timeout at every address.
 fn impatient(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
     let start = |server| {
         (
@@ -40,10 +40,10 @@ fn impatient(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
     servers.iter().copied().map(start).collect()
 }
 
-/// What was lost, and who answered, when pods asked all the time and nothing was heard of the proxy for a while.
+/// What was lost and who answered, while pods kept asking and the proxy stalled.
 pub struct Course {
     loads: Vec<(String, Load)>,
-    /// Who tells how long there was silence.
+    /// These measure the silence.
     impatient: Vec<(String, Load)>,
     stopped: Instant,
     resumed: Instant,
@@ -51,7 +51,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// `stop` has the proxy stand still until what it returns is dropped.
+    /// Stalls the proxy with `stop`, whose value resumes it when dropped.
     pub fn of<Stopped>(world: &World, servers: &[&str], stop: impl FnOnce() -> Stopped) -> Course {
         await_proxy(world, servers);
         let (loads, impatient) = (loads(world, servers), impatient(world, servers));
@@ -113,7 +113,7 @@ impl Course {
     }
 }
 
-/// A process that is stopped until the value is dropped.
+/// A process that is stopped until dropped.
 pub struct Stopped<'a>(&'a Process);
 
 impl Stopped<'_> {
@@ -161,14 +161,14 @@ fn stopped_in_link_local_mode() {
     stopped(KubeProxy::Absent, LINK_LOCAL, &["169.254.20.10", "fd00:20::10"]);
 }
 
-/// A control group that is frozen until the value is dropped.
+/// A control group that is frozen until dropped.
 pub struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Puts a process into a group of its own.
+    /// Puts a process into its own group and freezes it.
     pub fn new(process: u32) -> Frozen {
         let name = format!("dnsweir-{process}");
-        // The freezer of the first version has a hierarchy of its own.
+        // The freezer of cgroup v1 has its own hierarchy.
         let first = PathBuf::from("/sys/fs/cgroup/freezer");
         let group = if first.exists() {
             first
@@ -176,7 +176,7 @@ impl Frozen {
             "/sys/fs/cgroup".into()
         }
         .join(name);
-        // A run that was killed may have left one with this number.
+        // A killed run may have left one for this PID.
         std::fs::create_dir_all(&group).expect("a control group");
         let frozen = Frozen(group);
         frozen.write("cgroup.procs", &process.to_string());
@@ -208,7 +208,7 @@ impl Drop for Frozen {
     }
 }
 
-/// With the rights of the container that `deploy/` starts, and as somebody who is not root.
+/// With the capabilities of the container in `deploy/`, and not as root.
 #[test]
 fn frozen_with_three_capabilities() {
     let Some(_place) = place(&["setpriv"]) else {
@@ -233,8 +233,8 @@ impl Hanging {
                 continue;
             }
             let id: libc::pid_t = task.file_name().to_string_lossy().parse().expect("a number");
-            // SAFETY: these requests take a thread's number and no memory; the thread is another
-            // process's, which only stops.
+            // SAFETY: these requests take a thread ID and no memory; the thread belongs to another process,
+            // which only stops.
             let stopped = unsafe {
                 libc::ptrace(libc::PTRACE_SEIZE, id, 0, 0) == 0
                     && libc::ptrace(libc::PTRACE_INTERRUPT, id, 0, 0) == 0
@@ -267,7 +267,8 @@ fn workers_that_hang_fall_through_and_come_back() {
     proxy.logged("is back");
 }
 
-/// The kernel gives half of the clients to the worker that hangs: all of them go elsewhere until its sockets are off.
+/// The kernel gives half of the clients to the hung worker: all of them go elsewhere until its listeners are
+/// disabled.
 #[test]
 fn a_worker_that_hangs_silences_nobody() {
     let Some(_place) = place(&[]) else { return };
@@ -313,7 +314,7 @@ fn a_worker_that_hangs_silences_nobody() {
     }
 }
 
-/// What is there is no reason to do without the rest.
+/// Without nft there are no heartbeats, but the rest still works.
 #[test]
 fn without_nft_a_socket_is_enough() {
     let Some(_place) = place(&[]) else { return };
@@ -337,7 +338,7 @@ fn without_nft_a_socket_is_enough() {
     }
 }
 
-/// Nobody's beats but those of a socket that is bound to the address count.
+/// Only heartbeats sent from a listener's own port count.
 #[test]
 fn others_cannot_beat_for_it() {
     let Some(_place) = place(&[]) else { return };
@@ -361,7 +362,7 @@ fn others_cannot_beat_for_it() {
     forging.join().expect("a forger");
 }
 
-/// What the rules have brought here and what went past is there to be alerted on.
+/// Metrics count what the rules lead to the proxy and what bypasses it, for alerts.
 #[test]
 fn what_comes_and_what_goes_past_is_counted() {
     let Some(_place) = place(&[]) else { return };
@@ -378,7 +379,7 @@ fn what_comes_and_what_goes_past_is_counted() {
     assert_eq!(count("dnsweir_node_heartbeats"), 4.0);
     assert_eq!(count(brought), 0.0, "nobody has asked");
     await_proxy(&world, &LISTENED);
-    // A query over UDP to each, and the packets of a connection.
+    // One UDP query to each address, and the packets of a connection.
     until("the next check", || count(brought) >= 8.0);
     let before = count(unheard);
     let stopped = Stopped::new(&proxy);

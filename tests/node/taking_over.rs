@@ -1,8 +1,9 @@
-//! One process takes over from another, or is the last one, and a call of it fails, or it is killed there: what it set up is all
-//! there or none of it, and clients are answered. The calls are failed by the library of tests/box, in the world as it is.
+//! A process takes over from another, or ends as the last one, and one of its calls fails or it is killed
+//! there: what it set up is complete or gone, and clients are answered. The library of tests/box makes the
+//! calls fail, in the real world.
 //!
-//! One call of each kind is failed; with `DNSWEIR_EVERY_CALL=all` all of them, as `cargo xtask simulate --takeover` has it, or all
-//! of the kinds that it names.
+//! One call of each kind fails; with `DNSWEIR_EVERY_CALL=all` every call, as in
+//! `cargo xtask simulate --takeover`, or every call of the kinds that it names.
 
 use std::fmt;
 use std::fs;
@@ -38,13 +39,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The library, which cargo leaves where it leaves this program.
+/// The library, which cargo puts beside this program.
 fn library() -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     this.with_file_name("libdnsweir_box.so")
 }
 
-/// A proxy whose calls are counted, and one of which may fail.
+/// Starts a proxy whose calls are counted, and one of which may fail.
 fn launch(world: &World, fault: Option<&Fault>) -> Process {
     let folder = world.folder().display();
     let fault = fault.map(Fault::to_string).unwrap_or_default();
@@ -56,7 +57,7 @@ fn launch(world: &World, fault: Option<&Fault>) -> Process {
     world.launch_by(&["env", &library, &scenario], CONFIG)
 }
 
-/// How often each kind of call was made in a phase.
+/// Returns how often each kind of call was made in a phase.
 fn met(world: &World, phase: &str) -> Vec<(String, u64)> {
     let report = fs::read_to_string(world.folder().join("report")).expect("a report");
     let lines = report.lines().filter_map(|line| {
@@ -69,14 +70,14 @@ fn met(world: &World, phase: &str) -> Vec<(String, u64)> {
     lines.collect()
 }
 
-/// What failed, if anything did.
+/// Returns the call that failed, if any.
 fn failed(world: &World) -> Option<String> {
     let report = fs::read_to_string(world.folder().join("report")).unwrap_or_default();
     let failed = report.lines().find_map(|line| line.strip_prefix("failed "));
     failed.map(str::to_owned)
 }
 
-/// The same for people.
+/// The same as text for messages.
 fn what_failed(world: &World) -> String {
     failed(world).unwrap_or_else(|| "the call was not made".to_owned())
 }
@@ -86,7 +87,7 @@ fn next_phase(proxy: &Process) {
     proxy.signal("RTMIN+7");
 }
 
-/// The faults to try, of what a phase made in one that had none.
+/// Returns the faults to try, from the calls of a phase without faults.
 fn faults(phase: &'static str, met: &[(String, u64)]) -> Vec<Fault> {
     let every = std::env::var("DNSWEIR_EVERY_CALL").ok();
     let kinds: Vec<&str> = every
@@ -97,7 +98,7 @@ fn faults(phase: &'static str, met: &[(String, u64)]) -> Vec<Fault> {
         if !kinds.is_empty() && kinds != ["all"] && !kinds.contains(&&**kind) {
             continue;
         }
-        // To read or write by pieces is no failure.
+        // A short read or write is no failure.
         let Some(errno) = failing::errno(kind) else {
             continue;
         };
@@ -117,7 +118,7 @@ fn faults(phase: &'static str, met: &[(String, u64)]) -> Vec<Fault> {
     faults
 }
 
-/// The node's network before there was a proxy, with one, and who asks it.
+/// A node, and its network without a proxy and with one.
 struct Node {
     world: World,
     without: String,
@@ -127,7 +128,7 @@ struct Node {
 impl Node {
     fn new() -> Node {
         let world = World::new(KubeProxy::Iptables);
-        // The tables exist before.
+        // Creates the tables beforehand.
         world.script(
             "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
         );
@@ -139,10 +140,10 @@ impl Node {
         Node { world, without, with }
     }
 
-    /// All of it is there, and every address is answered by the proxy.
+    /// Checks that the network is complete and the proxy answers at every address.
     fn is_whole(&self, when: &str) {
         let begun = Instant::now();
-        // Links that were made again come behind others.
+        // Recreated links come after others, so order is ignored.
         let wanted = sorted(&self.with);
         let mut seen = sorted(&self.world.network());
         while seen != wanted && begun.elapsed() < PATIENCE {
@@ -168,13 +169,14 @@ impl Node {
     }
 }
 
-/// No query is lost where a call fails. Those may be that a process had taken which was killed or could not start, and one connection
-/// for each worker that waits unaccepted where its listener ends: beside load it is one of some ten thousand.
+/// Checks that a failed call loses no query. Exceptions: those that a process read before it was killed or
+/// failed to start, and one unaccepted connection per worker when its listener closes: under load, one in
+/// some ten thousand.
 fn nothing_lost(loads: Vec<Load>, fault: &Fault, died: bool, what: &str) {
     for (load, protocol) in loads.into_iter().zip(PROTOCOLS) {
         let fates = load.stop();
         let allowed = match protocol {
-            // The processors are busy, and clients are two.
+            // The CPUs are busy, and there are two loads.
             _ if died => 4 * LOST,
             Protocol::Udp => 0,
             Protocol::Tcp => 2,
@@ -189,10 +191,10 @@ fn nothing_lost(loads: Vec<Load>, fault: &Fault, died: bool, what: &str) {
     }
 }
 
-/// A process that ended by itself or could not begin says why, and nothing panicked.
+/// Checks that a process that ended by itself or could not start says why, without a panic.
 fn says_why(proxy: &Process, fault: &Fault) {
     if fault.errno != 0 {
-        // What it said last may come after its end.
+        // Its last output may arrive after its end.
         proxy.logged("error");
     }
     let said = proxy.stderr().join("\n");
@@ -213,7 +215,7 @@ fn begun(proxy: &mut Process) -> bool {
     running
 }
 
-/// A successor's start fails somewhere: it goes on and is whole, or ends, and the one before it goes on.
+/// A successor's start fails somewhere: it continues with everything, or ends and its predecessor continues.
 #[test]
 fn a_successor_takes_everything_or_nothing() {
     let Some(_place) = alone(&[]) else { return };
@@ -254,7 +256,7 @@ fn a_successor_takes_everything_or_nothing() {
     same(&node.world.network(), &node.without, "the last one has ended");
 }
 
-/// One that ends for another fails somewhere: the other one has everything.
+/// A process that ends for a successor fails somewhere: the successor has everything.
 #[test]
 fn an_end_leaves_everything_to_the_successor() {
     let Some(_place) = alone(&[]) else { return };
@@ -276,8 +278,8 @@ fn an_end_leaves_everything_to_the_successor() {
     }
 }
 
-/// The last one's end fails somewhere: nothing of it stays, or its exit status says so. What one that was killed left, the next
-/// one takes away.
+/// The last process fails somewhere while it ends: nothing of it stays, or its exit status says so. The next
+/// process removes what a killed one left.
 #[test]
 fn the_last_end_leaves_nothing_or_says_so() {
     let Some(_place) = alone(&[]) else { return };
@@ -307,7 +309,7 @@ fn the_last_end_leaves_nothing_or_says_so() {
     }
 }
 
-/// The faults of an end, with a successor or without.
+/// Returns the faults to try in an end, with or without a successor.
 fn stops(node: &Node, with_successor: bool) -> Vec<Fault> {
     let mut counted = launch(&node.world, None);
     assert!(begun(&mut counted));
@@ -322,7 +324,7 @@ fn stops(node: &Node, with_successor: bool) -> Vec<Fault> {
     faults
 }
 
-/// Ends one, with what fails in that phase: its exit status, none if it was killed.
+/// Ends a proxy, with the fault of that phase; returns its exit status, `None` if killed.
 fn end(proxy: &mut Process) -> Option<i32> {
     next_phase(proxy);
     proxy.signal("TERM");

@@ -1,11 +1,12 @@
-//! Three network namespaces: a node, a pod that asks, and the cluster's DNS.
+//! Three network namespaces: a node, a client pod, and the cluster's DNS.
 //!
 //! ```text
 //! pod 10.244.7.2 ── 10.244.7.1 node 10.244.8.1 ── 10.244.8.2 cluster DNS
 //! pod fd00:7::2  ── fd00:7::1  node fd00:8::1  ── fd00:8::2
 //! ```
-//! The node translates 10.96.0.10 and fd00:96::10 to the cluster DNS as kube-proxy does that was not told which addresses
-//! are pods': it masquerades nothing. The cluster's DNS is on another node, which has these addresses as well.
+//! The node translates 10.96.0.10 and fd00:96::10 to the cluster's DNS like a kube-proxy that does not know
+//! the pods' addresses: it masquerades nothing. The cluster's DNS is on another node, which has these
+//! addresses too.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,13 +25,13 @@ use harness::process::Process;
 use harness::tools::output;
 use harness::{PATIENCE, needs, proxy};
 
-/// How many worlds there are at once: nearly all of a test's time is waiting, and a few share two processors well.
+/// The most worlds at a time: tests spend nearly all of their time waiting, and a few share two CPUs well.
 const AT_ONCE: usize = 2;
 
-/// A test's right to a world, or to be the only one that has one, until it is dropped: so many of [`AT_ONCE`].
+/// A test's right to a world, or to the only one, until dropped: a number of the [`AT_ONCE`] places.
 pub struct Place(usize);
 
-/// How many are taken, and what says that one is free again.
+/// The places taken, and the signal that some are free again.
 static TAKEN: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 impl Place {
@@ -49,13 +50,13 @@ impl Drop for Place {
     }
 }
 
-/// Whether a test can run here, with these programs beside those that every one of them needs. Tests count
-/// what is lost, and so few run at a time: another one begins when the value goes.
+/// Waits for a place; `None` if root, or one of these programs or those that every test needs, is missing.
+/// Tests count losses, so few run at a time: dropping the value lets another begin.
 pub fn place(programs: &[&str]) -> Option<Place> {
     places(1, programs)
 }
 
-/// The same for a test that counts what a process has not answered when it dies: no other world wants the processors.
+/// The same for a test that counts what a dying process leaves unanswered: no other world uses the CPUs.
 pub fn alone(programs: &[&str]) -> Option<Place> {
     places(AT_ONCE, programs)
 }
@@ -72,10 +73,10 @@ fn places(count: usize, programs: &[&str]) -> Option<Place> {
 /// The cluster's DNS addresses.
 pub const CLUSTER: [&str; 2] = ["10.96.0.10", "fd00:96::10"];
 
-/// These, and two that no service stands behind.
+/// These, and two without a service behind them.
 pub const LISTENED: [&str; 4] = ["10.96.0.10", "fd00:96::10", "169.254.20.10", "fd00:20::10"];
 
-/// Where the proxy shows itself, on the node.
+/// The proxy's admin address, on the node.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9253);
 
 /// What the cluster's DNS answers.
@@ -113,25 +114,25 @@ table ip6 kube-proxy {
     chain nat-output { type nat hook output priority -100; jump services; }
 }";
 
-/// What kube-proxy writes its rules with.
+/// How kube-proxy writes its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubeProxy {
-    /// Chains of iptables, as nft keeps them.
+    /// iptables chains, kept by nft.
     Iptables,
-    /// Chains of iptables, as the kernel kept them before there was nft. Tests need `iptables-legacy`.
+    /// iptables chains in the kernel's older tables, before nft. Tests need `iptables-legacy`.
     Legacy,
-    /// A table of its own.
+    /// Its own nftables table.
     Nftables,
-    /// There is none.
+    /// No kube-proxy.
     Absent,
 }
 
-/// A network namespace, by the file that stands for it.
+/// A network namespace, by the path of its file.
 #[derive(Debug, Clone)]
 pub struct Namespace(pub PathBuf);
 
 impl Namespace {
-    /// Runs `work` in a thread that lives in it.
+    /// Runs `work` in a thread inside it.
     pub fn within<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let namespace = File::open(&self.0).unwrap_or_else(|error| panic!("{}: {error}", self.0.display()));
         thread::spawn(move || {
@@ -150,7 +151,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes one.
+    /// Creates the namespaces and their servers.
     pub fn new(kube_proxy: KubeProxy) -> World {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!(
@@ -159,7 +160,7 @@ impl World {
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // Some proxies are not root.
+        // Some proxies do not run as root.
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), all).expect("permissions");
         let world = World { id, folder };
@@ -188,7 +189,7 @@ impl World {
         world
     }
 
-    /// Connects the node with another namespace, by a network of each family.
+    /// Connects the node to another namespace, over IPv4 and IPv6.
     fn connect(&self, which: &str, net: u8) {
         let (node, name) = (self.name("node"), self.name(which));
         let link = format!("to{net}");
@@ -210,7 +211,7 @@ impl World {
         output(Command::new("ip").args(["-n", &name, "-6", "route", "add", "default", "via", &six]));
     }
 
-    /// What kube-proxy writes with these programs. By its canary one can tell which kind the node uses.
+    /// Writes kube-proxy's rules with these programs. Its canary shows which kind the node uses.
     pub fn translate(&self, iptables: &str, ip6tables: &str) -> String {
         self.script(&format!(
             "{iptables} -w -t mangle -N KUBE-PROXY-CANARY; {ip6tables} -w -t mangle -N KUBE-PROXY-CANARY
@@ -231,12 +232,12 @@ impl World {
         Namespace(PathBuf::from("/var/run/netns").join(self.name(which)))
     }
 
-    /// Where the clients are.
+    /// The clients' namespace.
     pub fn pod(&self) -> Namespace {
         self.namespace("pod")
     }
 
-    /// Runs `work` in a thread that lives in a namespace.
+    /// Runs `work` in a thread inside a namespace.
     pub fn within<T: Send + 'static>(
         &self,
         which: &str,
@@ -245,7 +246,7 @@ impl World {
         self.namespace(which).within(work)
     }
 
-    /// A program that runs on the node.
+    /// Returns a command that runs a program on the node.
     pub fn on_node(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -272,12 +273,12 @@ impl World {
             .expect("dnsweir")
     }
 
-    /// A folder that goes with the world.
+    /// A folder that is deleted with the world.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Puts a configuration where [`World::start`] finds it.
+    /// Writes a configuration where [`World::start`] finds it.
     pub fn write(&self, config: &str) -> PathBuf {
         let (file, new) = (
             self.folder.path().join("dnsweir.kdl"),
@@ -293,10 +294,10 @@ impl World {
         self.launch_with(config, &[])
     }
 
-    /// The same with more words on its command line.
+    /// The same with more arguments.
     pub fn launch_with(&self, config: &str, words: &[&str]) -> Process {
         let mut command = self.on_node(&proxy::program().display().to_string());
-        // `nsenter` becomes the proxy, so the number is the proxy's.
+        // `nsenter` execs the proxy, so the PID is the proxy's.
         command
             .args(["run", "--config"])
             .arg(self.write(config))
@@ -304,8 +305,8 @@ impl World {
         Process::start(proxy::with_own_cache(&mut command))
     }
 
-    /// The same through another program, which becomes the proxy. It runs from the world's own folder, which
-    /// everybody may enter.
+    /// The same through another program, which execs the proxy, from the world's own folder, which any user
+    /// may enter.
     pub fn launch_by(&self, through: &[&str], config: &str) -> Process {
         let program = self.folder.path().join("dnsweir");
         if !program.exists() {
@@ -320,7 +321,8 @@ impl World {
         Process::start(proxy::with_own_cache(command.args(words).arg(file)))
     }
 
-    /// The same as somebody who is not root, with the capabilities of the container that `deploy/` starts. Needs `setpriv`.
+    /// The same as a user other than root, with the capabilities of the container in `deploy/`. Needs
+    /// `setpriv`.
     pub fn launch_without_root(&self, config: &str) -> Process {
         let three = "+net_bind_service,+net_admin,+net_raw";
         let (inherited, ambient) = (format!("--inh-caps={three}"), format!("--ambient-caps={three}"));
@@ -338,13 +340,14 @@ impl World {
         proxy
     }
 
-    /// What the proxy says of itself under a path of its admin address.
+    /// Returns status and body at a path of the proxy's admin address.
     pub fn admin(&self, path: &'static str) -> Option<(u16, String)> {
         let asked = self.within("node", move || proxy::try_get(ADMIN, path));
         asked.join().expect("a client")
     }
 
-    /// Links, addresses with their routes, and rules of the node, without counters and addresses that links make up.
+    /// Returns the node's links, addresses with their routes, and rules, without counters and generated
+    /// addresses.
     pub fn network(&self) -> String {
         let text = self.script(
             "ip -o link | sed 's/^[0-9]*: //; s/ link.*//; s/qlen.*//'
@@ -359,12 +362,12 @@ impl World {
             .join("\n")
     }
 
-    /// Answers every query on a port of the cluster DNS machine, in both families, until the process ends; over UDP after
-    /// some time.
+    /// Answers every query on a port of the cluster DNS machine, over IPv4 and IPv6, until the process ends;
+    /// over UDP after a delay.
     fn serve(&self, port: u16, answer: Ipv4Addr, after: Duration) {
         let (bound, ready) = channel();
         self.within("dns", move || {
-            // The kernel's default: such sockets take IPv4 as well.
+            // By the kernel's default, such sockets take IPv4 as well.
             let udp = UdpSocket::bind(("::", port)).expect("a free port");
             let tcp = TcpListener::bind(("::", port)).expect("a free port");
             thread::spawn(move || {
@@ -400,7 +403,7 @@ impl World {
                 }
                 let udp = udp.try_clone().expect("a socket");
                 thread::spawn(move || {
-                    // How long it takes, nothing that is waited for.
+                    // Simulates a slow server.
                     thread::sleep(after);
                     let _ = udp.send_to(&reply, client);
                 });
@@ -420,7 +423,7 @@ impl Drop for World {
     }
 }
 
-/// A reply with one address.
+/// Returns a reply with one address; `None` if the query is cut short.
 pub fn reply(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let mut end = 12;
     while *query.get(end)? != 0 {
@@ -436,14 +439,14 @@ pub fn reply(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// The lines in an order of their own, where the order does not matter.
+/// Returns the lines sorted, for comparisons in which order does not matter.
 pub fn sorted(text: &str) -> String {
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     lines.join("\n")
 }
 
-/// Says what differs, line by line, in order.
+/// Asserts that two texts are equal, or shows the lines that differ.
 #[track_caller]
 pub fn same(now: &str, wanted: &str, when: &str) {
     let missing = wanted
@@ -471,7 +474,7 @@ fn without_counters(line: &str) -> &str {
     }
 }
 
-/// Tells a proxy to end, which it must do well.
+/// Ends a proxy with SIGTERM; it must succeed.
 pub fn terminate(mut proxy: Process) {
     proxy.signal("TERM");
     assert!(proxy.ended().success());

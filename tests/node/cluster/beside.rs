@@ -1,4 +1,4 @@
-//! CoreDNS and the proxy beside each other on `node`, before the same API server.
+//! CoreDNS and the proxy side by side on `node`, with the same API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,17 +11,17 @@ use harness::{Message, ask, proxy, until};
 
 use super::{node, state};
 
-/// Where they answer, and where the proxy tells of itself.
+/// Where CoreDNS and the proxy answer, and the proxy's admin address.
 pub const COREDNS: &str = "10.200.0.2:5301";
 pub const DNSWEIR: &str = "10.200.0.2:5302";
 const ADMIN: &str = "10.200.0.2:5303";
 
-/// What a server says, as far as it is compared: rcode, AA, and the sections.
+/// The parts of a reply that are compared: rcode, AA, and the sections.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said(pub String, pub bool, pub [Vec<String>; 3]);
 
 impl Said {
-    /// What a message says.
+    /// Reads a message.
     pub fn read(message: &Message) -> Said {
         let lines = |records: &[harness::Record]| {
             let mut lines: Vec<String> = records
@@ -39,14 +39,14 @@ impl Said {
         )
     }
 
-    /// Whether it says that there is nothing, with this rcode.
+    /// Whether it is a negative reply with this rcode.
     pub fn denies(&self, rcode: &str) -> bool {
         let Said(said, _, [answers, authority, _]) = self;
         said == rcode && answers.is_empty() && authority.len() == 1
     }
 }
 
-/// The serial says when the last change came, which is not the same for both.
+/// Masks the SOA serial: it dates the last change, which differs between the two.
 fn without_serial(line: &str) -> String {
     let mut words: Vec<&str> = line.split(' ').collect();
     if words.get(2) == Some(&"SOA") {
@@ -55,7 +55,7 @@ fn without_serial(line: &str) -> String {
     words.join(" ")
 }
 
-/// How both reach the API server.
+/// Returns the kubeconfig of both.
 pub fn kubeconfig() -> String {
     state().join("kubeconfig").display().to_string()
 }
@@ -95,7 +95,7 @@ pub fn await_proxy() {
     });
 }
 
-/// Waits until both are, which CoreDNS is when it has an answer to this.
+/// Waits until both are ready, CoreDNS once it answers this query.
 pub fn await_ready(name: &str, qtype: &str) {
     await_proxy();
     let query = Message::query(name, qtype);
@@ -105,7 +105,8 @@ pub fn await_ready(name: &str, qtype: &str) {
     });
 }
 
-/// Asks both for every name and type. What differs in a way that nobody has a reason for, and how much does for each reason.
+/// Asks both for every name and type; returns the differences without a reason, and the count for each
+/// reason.
 pub fn compare(
     names: &BTreeSet<String>,
     types: &[&str],

@@ -1,4 +1,4 @@
-//! A node that boots: in whatever order its parts come, it ends well, and says meanwhile how it is.
+//! A booting node: in whatever order its parts start, it ends up working, and meanwhile reports its state.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,16 +8,16 @@ use harness::{proxy, until};
 
 use super::{PROXY, admin, await_proxy, await_started, kubectl, node, processes, state};
 
-/// kube-proxy of `node`, away until it is started again.
+/// kube-proxy of `node`, stopped until it is started again.
 struct KubeProxy {
-    /// Where its number is noted.
+    /// Its PID file.
     file: PathBuf,
-    /// What starts it.
+    /// The program that starts it.
     program: PathBuf,
 }
 
 impl KubeProxy {
-    /// Ends it, with all of its rules.
+    /// Ends it and removes all of its rules.
     fn stop() -> KubeProxy {
         let kube_proxy = KubeProxy {
             file: state().join("pid/proxy-node"),

@@ -1,4 +1,4 @@
-//! The chart: what becomes of its values, and which it refuses.
+//! The Helm chart: what its values produce, and which it refuses.
 
 use std::fs;
 use std::path::PathBuf;
@@ -78,14 +78,14 @@ const VARIANTS: [&[&str]; 17] = [
     ],
 ];
 
-/// Values, the objects that come of them, and what the manifests say then.
+/// Values, the objects that they produce, and text in the manifests.
 type Said = (
     &'static [&'static str],
     &'static [&'static str],
     &'static [&'static str],
 );
 
-/// What people set.
+/// Values that operators set.
 const SAID: [Said; 9] = [
     (
         &[
@@ -205,7 +205,7 @@ const SAID: [Said; 9] = [
     ),
 ];
 
-/// Values that it has not, or not so.
+/// Values that do not exist or are invalid.
 const WRONG: [&str; 21] = [
     "log.level=verbose",
     "updateStrategy.type=Recreate",
@@ -222,7 +222,7 @@ const WRONG: [&str; 21] = [
     "multicluster.enabled=true",
     "multicluster.domains={clusterset local}",
     "image.digest=latest",
-    // In a mode that has no address of the node's own.
+    // The default mode has no address of the node's own.
     "webhook.enabled=true",
     "teardown=later",
     "webhook.replicas=0",
@@ -231,7 +231,8 @@ const WRONG: [&str; 21] = [
     "webhook.options={a b}",
 ];
 
-/// Helm, about to print the manifests of a release called `chart`, since `dnsweir` is there, with these values.
+/// Returns the helm command that prints the manifests for these values, as release `chart`, since `dnsweir`
+/// exists.
 fn template(values: &[&str]) -> Command {
     let helm = PathBuf::from(std::env::var_os("KUBE_BIN").expect("KUBE_BIN")).join("helm");
     let mut command = Command::new(helm);
@@ -246,7 +247,7 @@ fn template(values: &[&str]) -> Command {
     command
 }
 
-/// What a configuration says, without comments and however far it is indented.
+/// Returns a configuration's lines without comments and indentation.
 fn lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
     let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
@@ -279,7 +280,7 @@ fn every_variant_of_the_chart_is_valid() {
         valid(&name, &manifests, &[PROXY, objects].concat());
         checked(&name, &manifests);
     }
-    // What would be left out, or scraped twice.
+    // Settings that would be left out, or scraped twice.
     for wrong in [
         &["config=listen \"127.0.0.1\"", "use={table}"][..],
         &["serviceAccount.create=false", "pods.enabled=true"],
@@ -309,7 +310,7 @@ fn every_variant_of_the_chart_is_valid() {
     the_overlays_say_the_same();
 }
 
-/// The same as with kubectl.
+/// Checks that the chart configures the same as the overlays.
 fn the_overlays_say_the_same() {
     for mode in [
         "cluster-address",
@@ -327,7 +328,7 @@ fn the_overlays_say_the_same() {
     }
 }
 
-/// Has dnsweir check the configuration that the chart makes.
+/// Checks the chart's configuration with `dnsweir check`.
 #[track_caller]
 fn checked(name: &str, manifests: &str) {
     let rest = manifests

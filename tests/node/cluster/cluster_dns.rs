@@ -1,5 +1,5 @@
-//! The proxy's Deployment in the place of CoreDNS: pods are answered, changes appear, and an API server that is away for a while is
-//! nobody's loss.
+//! The proxy's Deployment in place of CoreDNS: pods get answers, changes appear, and an absent API server
+//! costs no query.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use harness::{Message, ask, until};
 
 use super::{PROXY, apply_zoo, client, ended, kubectl, node, processes, state};
 
-/// How soon a change is told at the Deployment once the API server has taken it.
+/// How soon the Deployment must serve a change once the API server has accepted it.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// A service whose address is told by this name.
+/// The name of a service whose address changes.
 const WATCHED: &str = "watched.default.svc.cluster.local.";
 
 fn deploy(verb: &[&str]) {
@@ -52,7 +52,7 @@ fn servers() -> Vec<IpAddr> {
         .collect()
 }
 
-/// The first address of a name, as the pod that asks is told by a server, or the rcode.
+/// Returns the last record's address in a server's answer to the client pod, or the rcode.
 fn told(server: IpAddr, name: &'static str) -> String {
     let asked = client().within(move || ask(SocketAddr::new(server, 53), &Message::query(name, "A")));
     let answer = asked.join().expect("a client");
@@ -62,7 +62,7 @@ fn told(server: IpAddr, name: &'static str) -> String {
     }
 }
 
-/// A service without pods, at this address.
+/// Writes the manifest of a service without pods at this address; returns its path.
 fn watched(address: &str) -> String {
     let text = format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: watched}}\nspec: {{clusterIP: {address}, ports: [{{port: 1}}]}}\n"
@@ -72,7 +72,7 @@ fn watched(address: &str) -> String {
     file.display().to_string()
 }
 
-/// Asks each server again and again, until stopped; how often, and how often it was not answered rightly.
+/// Queries each server until stopped, and counts the queries and the wrong answers.
 struct Asking {
     stop: Arc<AtomicBool>,
     clients: Vec<thread::JoinHandle<(usize, usize)>>,
@@ -92,7 +92,7 @@ impl Asking {
                     wrong += usize::from(
                         answer.answers() != ["kube-dns.kube-system.svc.cluster.local. A 10.96.0.10"],
                     );
-                    // The pace of the load, nothing that is waited for.
+                    // Paces the load.
                     thread::sleep(Duration::from_millis(5));
                 }
                 (count, wrong)
@@ -116,7 +116,7 @@ impl Asking {
     }
 }
 
-/// The API server of the cluster, away until it is started again.
+/// The cluster's API server, killed until it is started again.
 struct ApiServer {
     file: PathBuf,
     command: Vec<String>,
@@ -163,7 +163,7 @@ impl ApiServer {
     }
 }
 
-/// Pods are answered through their node's proxy as before, and peers of a StatefulSet find each other.
+/// Checks that pods still resolve through their node's proxy, and that StatefulSet peers find each other.
 fn pods_resolve() {
     let name = "kubernetes.default.svc.cluster.local";
     kubectl(&["exec", "client", "--", "/bin/busybox", "nslookup", name]);
@@ -188,7 +188,7 @@ fn pods_resolve() {
     kubectl(&["delete", "--wait=false", "-f", &zoo]);
 }
 
-/// How long after the API server has taken it a change is told.
+/// Returns how long after the API server accepts a change the server answers it.
 fn told_after(server: IpAddr, address: &'static str) -> Duration {
     let waiting = thread::spawn(move || {
         until("the change", || told(server, WATCHED) == address);
@@ -225,7 +225,7 @@ fn the_deployment_takes_the_place_of_coredns() {
 
     let asking = Asking::start(&servers);
     let api_server = ApiServer::kill();
-    // As long as it takes until a client notices.
+    // Long enough for a client to notice.
     thread::sleep(Duration::from_secs(3));
     api_server.start();
     let back = Instant::now();

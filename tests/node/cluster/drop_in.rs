@@ -1,4 +1,5 @@
-//! Kubernetes' own manifest for node-cache, with our image: its arguments, its Corefile and the kube-dns config map as they are.
+//! Kubernetes' own manifest for node-cache with our image: its arguments, Corefile and kube-dns config map
+//! unchanged.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,20 +19,20 @@ use crate::load::ask_for;
 /// How the command line begins: the image's entry point, and the first of the manifest's arguments.
 pub(super) const DROP_IN: &str = "/usr/bin/dnsweir\0-localip";
 
-/// The kubelet brings a changed config map in a minute or so.
+/// The kubelet delivers a changed config map within a minute or so.
 const BROUGHT: Duration = Duration::from_secs(180);
 
-/// A server in the node's network, which answers names below `stub.example` and `edited.example` with 192.0.2.3.
+/// A server in the node's network that answers names below `stub.example` and `edited.example` with
+/// 192.0.2.3.
 const STUB: &str = "10.200.0.2:5304";
 
-/// The addresses that the manifest has it listen on: the cluster's, which the cluster answers at if nobody else does, and the
-/// node's own.
+/// The addresses in the manifest: the cluster's, where the cluster's DNS is the fallback, and the node's own.
 const ADDRESSES: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
 
-/// With our image in the place of its own.
+/// Our image in place of the manifest's.
 pub(super) const OURS: &str = "image: docker.io/library/dnsweir:0.1.0";
 
-/// How long nobody may answer at the node's own address while the manifest's one pod of a node ends and the next begins.
+/// The longest silence at the node's own address while its one pod ends and the next starts.
 const EXCHANGED: Duration = Duration::from_secs(20);
 
 fn start_stub(folder: &Path) -> Process {
@@ -56,7 +57,7 @@ fn start_stub(folder: &Path) -> Process {
     Process::start(&mut command)
 }
 
-/// Who answers for a name at the address, as the pod sees it.
+/// Returns who answers the client pod for a name at the address.
 fn answers(server: &str, name: &'static str) -> Answer {
     let server = SocketAddr::new(server.parse().expect("an address"), 53);
     let asked = client().within(move || ask_for(name, server, Protocol::Udp, Duration::from_secs(1)));
@@ -113,7 +114,7 @@ fn the_stock_manifest_runs_with_our_image() {
         })
         .collect();
 
-    // kube-dns' config map comes to be.
+    // Creates kube-dns' config map.
     let map = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: kube-dns, namespace: kube-system}}\n\
          data: {{stubDomains: '{{\"stub.example\": [\"{STUB}\"]}}'}}\n"
@@ -124,7 +125,7 @@ fn the_stock_manifest_runs_with_our_image() {
             .iter()
             .all(|server| answers(server, "www.stub") == Answer::Neighbour)
     });
-    // And the Corefile gets another block.
+    // Adds a block to the Corefile.
     let block = format!(
         "    edited.example:53 {{\n        bind 169.254.20.10 10.96.0.10\n        forward . {STUB}\n        }}\n    .:53 {{"
     );
@@ -149,7 +150,8 @@ fn the_stock_manifest_runs_with_our_image() {
     await_started();
 }
 
-/// As an operator does who changes the image of what runs: the same DaemonSet, whose update ends a node's pod before it starts the next.
+/// As when an operator changes the image: the same DaemonSet, whose update ends a node's pod before it starts
+/// the next.
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn node_cache_becomes_dnsweir_by_its_image() {

@@ -1,4 +1,4 @@
-//! An orderly end, where link and rules stay: nobody is worse off than by a process that is killed.
+//! An orderly end that leaves link and rules: clients lose no more than if the process were killed.
 
 use std::fs;
 use std::thread;
@@ -11,7 +11,8 @@ use super::manifests::composed_of;
 use super::migration::{end_dnsweir, start_dnsweir};
 use super::{Answer, LOST, Load, PROXY, await_proxy, await_started, kubectl, loads, processes, rolled_out};
 
-/// Applies what the other tests run with, and `skip-teardown`, which the overlays for link-local addresses have.
+/// Applies the other tests' configuration with `skip-teardown`, which the overlays for link-local addresses
+/// set.
 pub(super) fn keep_the_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = root().join("tests/cluster/dnsweir.kdl");
@@ -24,14 +25,14 @@ pub(super) fn keep_the_network() {
          generatorOptions: {disableNameSuffixHash: true}\n";
     composed_of("overlays/cluster-address", folder.path(), replace);
     kubectl(&["apply", "-k", &folder.path().display().to_string()]);
-    // A new pod has the changed map at once, a running one within a minute.
+    // A new pod sees the changed map immediately, a running one within a minute.
     kubectl(&["-n", "kube-system", "rollout", "restart", "daemonset/dnsweir"]);
     rolled_out();
     until("the old pod's end", || processes(PROXY).len() == 1);
     await_started();
 }
 
-/// What was under way when it ended may be lost, and no more.
+/// Checks that only what was in flight at the end is lost.
 fn check(what: &str, loads: Vec<(String, Load)>) {
     for (name, load) in loads {
         let open = load.open_at_once();

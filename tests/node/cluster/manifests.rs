@@ -1,4 +1,5 @@
-//! What `deploy/` has, as an operator would apply it: the API server takes every variant, and filters come to the node each way.
+//! `deploy/` as an operator would apply it: the API server accepts every variant, and filters reach the node
+//! each way.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ const OVERLAYS: [&str; 6] = [
     "overlays/no-kube-proxy",
 ];
 
-/// What an API server without Cilium does not know.
+/// A kind that an API server without Cilium does not know.
 const POLICY: &str = "kind: CiliumLocalRedirectPolicy";
 
 const COMPONENTS: [&str; 4] = [
@@ -32,13 +33,13 @@ const COMPONENTS: [&str; 4] = [
     "pods",
 ];
 
-/// Those of the cluster's own DNS.
+/// Components for the cluster's own DNS.
 const CLUSTER_COMPONENTS: [&str; 2] = ["multicluster", "service-entries"];
 
-/// What an overlay has, whatever else is in it.
+/// The objects in every overlay.
 pub(super) const PROXY: &[&str] = &["daemonset.apps/", "configmap/"];
 
-/// What there is of the webhook.
+/// The webhook's objects.
 pub(super) const WEBHOOK: &[&str] = &[
     "deployment.apps/",
     "service/",
@@ -46,7 +47,7 @@ pub(super) const WEBHOOK: &[&str] = &[
     "mutatingwebhookconfiguration.admissionregistration.k8s.io/",
 ];
 
-/// Manifests that an API server without Cilium knows.
+/// Returns the manifests without Cilium's policies.
 fn without_policies(manifests: &str) -> String {
     let known = manifests
         .split("\n---\n")
@@ -54,8 +55,8 @@ fn without_policies(manifests: &str) -> String {
     known.collect::<Vec<_>>().join("\n---\n")
 }
 
-/// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them. Cilium's own
-/// are left out.
+/// Has the API server validate manifests strictly in a dry run. They must contain the expected objects;
+/// Cilium's are left out.
 #[track_caller]
 pub(super) fn valid(name: &str, manifests: &str, expected: &[&str]) {
     let manifests = without_policies(manifests);
@@ -72,12 +73,12 @@ pub(super) fn valid(name: &str, manifests: &str, expected: &[&str]) {
     }
 }
 
-/// What kubectl makes of a folder.
+/// Returns what `kubectl kustomize` makes of a folder.
 fn rendered(folder: &Path) -> String {
     output(Command::new(state().join("kubectl")).arg("kustomize").arg(folder))
 }
 
-/// A kustomization that adds components to an overlay, as an operator's own would. Paths in one are relative.
+/// Writes a kustomization that extends an overlay, as an operator's own would. Its paths are relative.
 pub(super) fn composed(folder: &Path, more: &str) {
     composed_of("overlays/cluster-address", folder, more);
 }
@@ -94,8 +95,8 @@ pub(super) fn composed_of(base: &str, folder: &Path, more: &str) {
     fs::write(folder.join("kustomization.yaml"), text).expect("a file");
 }
 
-/// The pods that Cilium redirects to, on plain Kubernetes: they come up as an ordinary pod may, and who asks one by its own
-/// address gets what the cluster's DNS says.
+/// The pods that Cilium redirects to, on plain Kubernetes: they start under the restricted pod security
+/// level, and answer at their own addresses what the cluster's DNS says.
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn a_proxy_in_a_network_of_its_own_answers() {
@@ -104,7 +105,7 @@ fn a_proxy_in_a_network_of_its_own_answers() {
     let level = "pod-security.kubernetes.io/enforce=restricted";
     kubectl(&["label", "namespace", namespace, level]);
     let overlay = rendered(&root().join("deploy/overlays/local-redirect"));
-    // The service's pods are in kube-system, where another proxy has the name: the address stands in its place.
+    // The service's pods are in kube-system, where another proxy has the name, so its address stands in.
     let manifests = overlay
         .replace("namespace: kube-system", &format!("namespace: {namespace}"))
         .replace("(env)\"DNSWEIR_UPSTREAM_SERVICE_HOST\"", "\"10.96.0.10\"");
@@ -137,7 +138,7 @@ fn a_proxy_in_a_network_of_its_own_answers() {
         let server = SocketAddr::new(address.parse().expect("an address"), 53);
         for protocol in [Protocol::Udp, Protocol::Tcp] {
             let asked = client().within(move || ask_for("www", server, protocol, Duration::from_secs(5)));
-            // Where the node has a proxy of its own, that is asked in the cluster's place.
+            // A node's own proxy answers in place of the cluster's DNS.
             assert_ne!(asked.join().expect("a client"), Answer::Nobody, "{server}");
         }
     }
@@ -149,7 +150,7 @@ fn a_proxy_in_a_network_of_its_own_answers() {
 fn every_overlay_is_valid() {
     for overlay in OVERLAYS {
         let manifests = rendered(&root().join("deploy").join(overlay));
-        // Of the same registry, whichever is taken.
+        // From the same registry in every overlay.
         assert!(
             manifests.contains("image: docker.io/library/dnsweir:0.1.0\n"),
             "{overlay}"
@@ -174,7 +175,8 @@ fn every_overlay_is_valid() {
     }
 }
 
-/// How filters come, and what a kustomization says of their image. Nodes that know image volumes have CONTAINERD.
+/// Returns the ways to deliver filters, and what a kustomization says of their image. With CONTAINERD set,
+/// nodes support image volumes.
 fn ways() -> Vec<(&'static str, &'static str)> {
     let image = "images: [{name: dnsweir-filters, newName: docker.io/local/filters, newTag: \"1\"}]\n";
     let mut ways = vec![("filters-config-map", ""), ("filters-init-container", image)];
@@ -185,7 +187,7 @@ fn ways() -> Vec<(&'static str, &'static str)> {
     ways
 }
 
-/// A filter that is a file of a config map, one that an init container copies out of an image, and one in a volume that is an image.
+/// Filters come from a config map, from an image by an init container, and from an image volume.
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn filters_come_each_way() {
@@ -226,7 +228,7 @@ fn filters_come_each_way() {
             || script("curl -s http://127.0.0.1:9253/status").contains("/var/lib/dnsweir/filters/names.wasm");
         until(component, serving);
     }
-    // As the other tests expect it.
+    // Restores what the other tests expect.
     kubectl(&[
         "apply",
         "--validate=strict",
@@ -238,8 +240,8 @@ fn filters_come_each_way() {
     await_started();
 }
 
-/// Gives both nodes an image with a shell and a module, and one with nothing but the module, as somebody would build who keeps
-/// filters in images.
+/// Gives both nodes an image with a shell and a module, and one with only the module, as an operator who
+/// keeps filters in images would build.
 fn images_of_filters(module: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
     let system = folder.path().join("system");
@@ -259,7 +261,7 @@ fn images_of_filters(module: &Path) {
     give_image(&system, "docker.io/local/filters:1");
 }
 
-/// Makes an image of a folder, and gives it to both nodes.
+/// Builds an image of a folder and imports it on both nodes.
 fn give_image(system: &Path, name: &str) {
     let file = system.with_extension("tar");
     let mut pack = Command::new("python3");

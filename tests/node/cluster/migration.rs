@@ -8,14 +8,14 @@ use super::{
     state,
 };
 
-/// node-cache's command line begins like this.
+/// The start of node-cache's command line.
 pub(super) const NODE_CACHE: &str = "/bin/node-cache\0";
 
-/// It writes its rules a minute after it has started.
+/// node-cache writes its rules a minute after its start.
 const RULES: Duration = Duration::from_secs(90);
 
-/// Kubernetes' manifest, with the addresses and the domain that an installer would write, the cluster's DNS as upstream of
-/// everything, since the world outside has none, and this in the place of its image.
+/// Returns Kubernetes' manifest with this image, and the addresses and the domain that an installer would
+/// write. The cluster's DNS is the upstream of everything, since the world outside has none.
 pub(super) fn stock_manifest(image: &str) -> String {
     let file = std::env::var("NODE_CACHE_MANIFEST")
         .expect("node-cache's manifest, which tests/cluster/run.sh knows");
@@ -35,13 +35,13 @@ pub(super) fn await_within(limit: Duration, what: &str, mut condition: impl FnMu
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
-        // Between two looks.
+        // Between two checks.
         thread::sleep(Duration::from_millis(200));
     }
 }
 
 pub(super) fn start_node_cache() {
-    // This kernel may have no dummy links; node-cache takes a link of that name as it is.
+    // This kernel may have no dummy links; node-cache accepts an existing link of that name.
     for name in ["node", "other"] {
         let link = "link add nodelocaldns type";
         let namespace = format!("ip -n dnsweir-{name}");
@@ -55,12 +55,12 @@ pub(super) fn start_node_cache() {
     );
     std::fs::write(&file, manifest).expect("a manifest");
     let file = file.display().to_string();
-    // The service comes first, since a pod is told of those that are there.
+    // The service comes first: a pod learns only of existing ones.
     kubectl(&["apply", "-f", &file, "--selector", "k8s-app=kube-dns"]);
     kubectl(&["apply", "-f", &file]);
     let status = ["rollout", "status", "daemonset/node-local-dns", "--timeout=90s"];
     kubectl(&[&["-n", "kube-system"], &status[..]].concat());
-    // A pod of that manifest is ready before it listens, since it has no readiness probe: as in docs/migration.md.
+    // That manifest has no readiness probe, so a pod is ready before it listens: see docs/migration.md.
     await_within(RULES, "node-cache to listen on both nodes", || {
         let logs = ["logs", "--selector", "k8s-app=node-local-dns", "--tail=-1"];
         let logs = kubectl(&[&["-n", "kube-system"], &logs[..]].concat());
@@ -110,7 +110,7 @@ pub(super) fn end_dnsweir() {
     await_within(RULES, "the proxy's end", || processes(PROXY).is_empty());
 }
 
-/// To what node-cache serves, which has one family: names that no cache knows.
+/// Starts loads of cache misses to the addresses that node-cache serves, IPv4 only.
 fn loads() -> Vec<(Protocol, &'static str, Load)> {
     let client = client();
     let start = |server, protocol| (protocol, server, Load::of_misses(&client, server, protocol));
@@ -124,7 +124,7 @@ fn note(what: &str, begun: Instant) {
     println!("{what} after {:.1} s", begun.elapsed().as_secs_f32());
 }
 
-/// Nothing is lost but what node-cache has taken and not answered when it ends, or resets in the middle of its handshake.
+/// Checks that only what node-cache had read and not answered at its end is lost, or reset in mid-handshake.
 fn check(when: &str, begun: Instant, loads: Vec<(Protocol, &'static str, Load)>) {
     let mut most = 0;
     for (protocol, server, load) in loads {

@@ -1,5 +1,5 @@
-//! The records of the cluster, asked of CoreDNS and of the proxy, with the same settings: every name of a zoo and many that do
-//! not exist, every type.
+//! Compares the cluster's records in CoreDNS and the proxy under the same settings: every name of a zoo and
+//! many that do not exist, every type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ const SERVICES: [&str; 18] = [
     "nosuch",
 ];
 
-/// Services that are called after another name.
+/// Services that are aliases of another name.
 const ALIASES: [&str; 5] = ["outside", "inside", "missing", "nobody", "circle"];
 
 const LABELS: [&str; 18] = [
@@ -91,7 +91,7 @@ const OTHERS: [&str; 18] = [
     "kube-dns.kube-system.svc.",
 ];
 
-/// In front of the zone of outside addresses.
+/// Prefixes of the zone of external names.
 const OUTSIDE: [&str; 8] = [
     "",
     "dns.",
@@ -158,7 +158,7 @@ fn start_both(pods: &str, folder: &Path) -> [Process; 2] {
     start(&corefile, &ours, folder)
 }
 
-/// Every name that is asked for. Those of addresses that somebody has come first.
+/// Returns every name to query, and separately the reverse names of addresses in use.
 fn names(addresses: &BTreeSet<IpAddr>) -> (BTreeSet<String>, BTreeSet<String>) {
     let reverse: BTreeSet<String> = addresses.iter().map(|&address| reverse(address)).collect();
     let mut names: BTreeSet<String> = REVERSE.map(String::from).into();
@@ -219,7 +219,7 @@ fn addresses() -> BTreeSet<IpAddr> {
         .collect()
 }
 
-/// Why the two may say different things: the rows of the table in docs/reference/differences.md, in its order.
+/// Returns why the two may differ: a row of the table in docs/reference/differences.md, in its order.
 fn reason(
     name: &str,
     qtype: &str,
@@ -276,7 +276,7 @@ fn reason(
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same() {
     let zoo = apply_zoo();
-    // What a load balancer's controller would say.
+    // As a load balancer's controller would set it.
     let status =
         r#"{"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.5"}, {"ip": "198.51.100.6"}]}}}"#;
     let patch = [
@@ -324,7 +324,7 @@ fn coredns_and_the_proxy_say_the_same() {
     output(Command::new(state().join("kubectl")).args(["delete", "--wait=false", "-f", &zoo]));
 }
 
-/// What comes of asking both in this mode.
+/// Compares both in this mode of `pods`.
 fn with(
     pods: &str,
     names: &BTreeSet<String>,

@@ -1,5 +1,5 @@
-//! Searches of pods that are answered at once, asked of CoreDNS's `autopath` and of the proxy's, by a pod and by somebody who
-//! is none: on the address of the other node there are pods of `kube-system`.
+//! Compares `autopath` in CoreDNS and the proxy, which answer a pod's whole search in one reply, for a pod
+//! and for a client that is not one: the other node's address is shared by pods of `kube-system`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{await_started, client, node};
 
 const TYPES: [&str; 7] = ["A", "AAAA", "SRV", "TXT", "MX", "SOA", "HTTPS"];
 
-/// What a pod of the namespace `default` looks for.
+/// The names that a pod of the namespace `default` looks up.
 const SOUGHT: [&str; 12] = [
     "kubernetes",
     "nosuch",
@@ -26,7 +26,7 @@ const SOUGHT: [&str; 12] = [
     "nothing.example",
 ];
 
-/// The name of a search, the one after it, and one of somebody else's.
+/// The domains of a pod's search, and one of another namespace's.
 const SEARCHED: [&str; 4] = [
     "default.svc.cluster.local",
     "kube-system.svc.cluster.local",
@@ -34,7 +34,7 @@ const SEARCHED: [&str; 4] = [
     "cluster.local",
 ];
 
-/// Why the two may say different things: rows of the table in docs/reference/differences.md.
+/// Returns why the two may differ: a row of the table in docs/reference/differences.md.
 fn reason(name: &str, qtype: &str, [theirs, ours]: &[Said; 2]) -> Option<&'static str> {
     let own = name.ends_with(".default.svc.cluster.local.");
     let Said(rcode, _, [answers, authority, _]) = ours;

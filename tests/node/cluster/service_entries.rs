@@ -1,4 +1,4 @@
-//! Istio's service entries, taken by the API server by Istio's own schema, and told by the proxy.
+//! Istio's service entries, accepted by the API server under Istio's own schema and served by the proxy.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use harness::{Message, ask, until};
 use super::beside::{DNSWEIR, await_proxy, kubeconfig, start_proxy};
 use super::{kubectl, node, state};
 
-/// What the entries of tests/cluster/service-entries.yaml come to.
+/// What the proxy must serve for tests/cluster/service-entries.yaml.
 const TOLD: [(&str, &str, &[&str]); 9] = [
     ("api.mesh.example.", "A", &["192.0.2.10"]),
     ("api.mesh.example.", "AAAA", &["2001:db8::10"]),
@@ -23,20 +23,20 @@ const TOLD: [(&str, &str, &[&str]); 9] = [
     ("private.mesh.example.", "A", &[]),
 ];
 
-/// The file of a schema that tests/cluster/schemas.sh has brought.
+/// Returns the path of a schema that tests/cluster/schemas.sh fetched.
 pub(super) fn schema(name: &str) -> String {
     let folder = PathBuf::from(std::env::var_os("KUBE_BIN").expect("Kubernetes"));
     folder.join("schemas").join(name).display().to_string()
 }
 
-/// Has the API server know a kind of objects.
+/// Registers a kind of objects with the API server.
 pub(super) fn apply_schema(file: &str, kind: &str) {
     kubectl(&["apply", "--server-side", "-f", &schema(file)]);
     let name = format!("crd/{kind}");
     kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]);
 }
 
-/// The addresses that the proxy tells.
+/// Returns the addresses that the proxy answers.
 fn told(name: &'static str, qtype: &'static str) -> Vec<String> {
     let query = move || ask(DNSWEIR.parse().expect("one"), &Message::query(name, qtype));
     let answer = node("node").within(query).join().expect("a client");
@@ -62,7 +62,7 @@ fn service_entries_of_every_version_are_told() {
         apply.args(["apply", "--validate=strict", "-f", &entries]);
         apply.output().is_ok_and(|output| output.status.success())
     });
-    // The schema is Istio's: it knows what may be there.
+    // Istio's schema knows which fields exist.
     let wrong = state().join("wrong.yaml");
     let text = fs::read_to_string(&entries)
         .expect("a file")
@@ -99,7 +99,8 @@ fn service_entries_of_every_version_are_told() {
     kubectl(&["delete", "namespace", "mesh", "--wait=false"]);
 }
 
-/// What Istio writes into the status, and what is changed through a version that is not the one that is watched.
+/// Checks that addresses assigned in the status by Istio appear, and changes through a version that is not
+/// watched.
 fn changes_appear() {
     patch(
         "v1",

@@ -1,4 +1,5 @@
-//! Services of several clusters, asked of CoreDNS and of the proxy: every name below their domain, every type.
+//! Compares CoreDNS and the proxy for services of several clusters: every name below their domain, every
+//! type.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,7 +16,7 @@ const TYPES: [&str; 9] = ["A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA"
 
 const SERVICES: [&str; 5] = ["shared", "six", "peers", "none", "nosuch"];
 
-/// In front of a service.
+/// Prefixes of a service's name.
 const FRONTS: [&str; 15] = [
     "",
     "_http._tcp.",
@@ -55,7 +56,7 @@ fn names() -> BTreeSet<String> {
     all.map(|name| format!("{name}clusterset.local.")).collect()
 }
 
-/// Why the two may say different things: rows of the table in docs/reference/differences.md.
+/// Returns why the two may differ: a row of the table in docs/reference/differences.md.
 fn reason(name: &str, qtype: &str, [theirs, ours]: &[Said; 2]) -> Option<&'static str> {
     let front = name.strip_suffix("clusterset.local.")?;
     let exists = ["", "svc.", "joined.svc.", "ns.dns.", "dns-version."].contains(&front);

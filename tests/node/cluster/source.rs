@@ -1,4 +1,4 @@
-//! What leaves a node bears an address of that node, though kube-proxy masquerades nothing.
+//! Packets leave a node with an address of that node, though kube-proxy masquerades nothing.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use harness::until;
 
 use super::{Answer, Protocol, ask, await_started, node, script};
 
-/// Who answers a process on a node that asks the cluster's DNS address.
+/// Returns who answers a process on a node at the cluster's DNS address.
 fn asked(name: &str, server: &str, protocol: Protocol) -> Answer {
     let server = SocketAddr::new(server.parse().expect("an address"), 53);
     let asked = node(name).within(move || ask(server, protocol));
@@ -26,7 +26,7 @@ fn clients_on_both_nodes_get_the_cluster_without_masquerade() {
             }
         }
     }
-    // Without our rules, the other node does not know whom to answer. They come back with the next check.
+    // Without our rules, the other node does not know where to send the reply. The next check restores them.
     for (iptables, server) in family {
         let rules = format!("{iptables} -w -t nat -S POSTROUTING | grep dnsweir | sed 's/^-A/-D/'");
         script(&format!(

@@ -1,5 +1,6 @@
-//! What pods lose when something breaks: with dnsweir, with dnsweir in node-cache's place, and with node-cache on the same node. It
-//! measures and judges nothing: `bench/troubles.sh` asks for it. What has been measured is kept in a file, and not measured again.
+//! What pods lose when something breaks: with dnsweir, with dnsweir in node-cache's place, and with
+//! node-cache on the same node. It measures without judging, for `bench/troubles.sh`. Results are kept in a
+//! file and not measured again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -21,13 +22,13 @@ use super::{
     Load, PROXY, Protocol, await_started, client, ended, kubectl, node, processes, script, signal, state,
 };
 
-/// How long a query may take that is not slow.
+/// Queries that take longer are slow.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What is kept on a node in node-cache's manner is looked at once in this time.
+/// Within this time, node-cache checks what it keeps on a node.
 const INTERVAL: Duration = Duration::from_secs(65);
 
-/// Who answers on the node.
+/// What answers on the node.
 struct Subject {
     name: &'static str,
     daemonset: &'static str,
@@ -36,9 +37,9 @@ struct Subject {
     /// The config map, and the file in it.
     map: (&'static str, &'static str),
     link: &'static str,
-    /// In which of its rules' comments it names itself.
+    /// The text that marks its rules' comments.
     comment: &'static str,
-    /// Until it has looked after what others did to its network.
+    /// How long until it has checked its network.
     looks: Duration,
     servers: &'static [&'static str],
     start: fn(),
@@ -96,7 +97,7 @@ const IN_ITS_PLACE: Subject = Subject {
     ..NODE_CACHES
 };
 
-/// What happens, and how.
+/// The name of a trouble, and what causes it.
 type Row = (&'static str, fn(&Subject));
 
 const ROWS: [Row; 12] = [
@@ -126,7 +127,7 @@ impl Subject {
         processes(self.process).first().copied()
     }
 
-    /// Waits for a process that is not this one, and until it answers.
+    /// Waits until another process runs, and gives it time to answer.
     fn await_other(&self, than: libc::pid_t) {
         await_within(Duration::from_secs(300), "another process", || {
             ended(than) && self.running().is_some_and(|id| id != than)
@@ -146,7 +147,7 @@ impl Subject {
         });
     }
 
-    /// Has the config map say this.
+    /// Replaces the text in the config map.
     fn write_map(&self, text: &str) {
         let (name, file) = self.map;
         let patch = serde_json::json!({ "data": { file: text } }).to_string();
@@ -177,7 +178,7 @@ fn deleted(subject: &Subject) {
     subject.rolled_out();
 }
 
-/// Takes its own rules away.
+/// Removes the subject's own rules.
 fn flushed(subject: &Subject) {
     script(&format!(
         "for family in iptables ip6tables; do
@@ -189,7 +190,7 @@ fn flushed(subject: &Subject) {
     thread::sleep(subject.looks);
 }
 
-/// Takes away what everybody has written. kube-proxy looks twice a minute whether a chain of its own is still there.
+/// Flushes all rules. kube-proxy checks twice a minute that a chain of its own is still there.
 fn all_flushed(subject: &Subject) {
     script(
         "for family in iptables ip6tables; do
@@ -223,7 +224,7 @@ fn wrong_map(subject: &Subject) {
     let map: serde_json::Value = serde_json::from_str(&map).expect("JSON");
     let right = map["data"][file].as_str().expect("the file");
     subject.write_map("this is {\n no configuration");
-    // The kubelet brings it.
+    // Lets the kubelet deliver it.
     thread::sleep(Duration::from_secs(100));
     let id = subject.running().expect("it runs");
     signal(id, libc::SIGKILL);
@@ -254,14 +255,14 @@ fn full_conntrack(_: &Subject) {
     thread::sleep(Duration::from_secs(3));
 }
 
-/// A program that asks by a C library's resolver.
+/// A program that queries through a C library's resolver.
 struct Resolver {
     name: &'static str,
     process: Child,
 }
 
 impl Resolver {
-    /// Compiles it, and starts it in the pod's network. None: there is no such compiler.
+    /// Compiles it and starts it in the pod's network; `None` without the compiler.
     fn start(name: &'static str, compiler: &[&str], folder: &Path) -> Option<Resolver> {
         let program = folder.join(name);
         let source = root().join("tests/node/cluster/resolve.c");
@@ -292,7 +293,7 @@ impl Resolver {
         Some(Resolver { name, process })
     }
 
-    /// How many it asked, lost, and waited long for.
+    /// Ends it; returns the numbers asked, lost and slow.
     fn stop(self) -> String {
         signal(self.process.id().cast_signed(), libc::SIGTERM);
         let output = self.process.wait_with_output().expect("a client");
@@ -364,7 +365,7 @@ fn what_pods_lose() {
             let of_kept = ["the pod is deleted", "the DaemonSet is deleted"];
             (wanted.is_empty() || wanted.split('|').any(|name| name == *row))
                 && (subject.name != KEPT.name || of_kept.contains(row))
-                // It is a dummy link, which not every kernel has, and then nothing makes another.
+                // Not every kernel has dummy links, and without them nothing recreates this one.
                 && (subject.name != NODE_CACHES.name || *row != "its link is deleted")
                 && !table.has(subject, row)
         };
@@ -375,14 +376,14 @@ fn what_pods_lose() {
         (subject.start)();
         for row in rows {
             println!("{}: {}", subject.name, row.0);
-            // Ready as well, or Kubernetes still waits for its start and would not look whether it lives.
+            // Also ready: while Kubernetes waits for its start, it does not probe its liveness.
             subject.rolled_out();
             table.measure(subject, row);
         }
         if subject.running().is_some() {
             (subject.end)();
         }
-        // What `skip-teardown` left, and what others flushed.
+        // Cleans up what `skip-teardown` and the flushes left.
         output(Command::new("nsenter").args([&format!("--net={}", node("node").0.display()), "sh", "-c",
             "ip link del nodelocaldns-dw; nft delete table inet dnsweir; iptables-save | grep -v dnsweir: | iptables-restore; ip6tables-save | grep -v dnsweir: | ip6tables-restore; true"]));
     }

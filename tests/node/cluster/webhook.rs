@@ -1,4 +1,5 @@
-//! The admission webhook of `deploy/webhook`: pods of a labelled namespace ask their node's address, and start whatever happens to it.
+//! The admission webhook of `deploy/webhook`: pods of a labelled namespace query their node's address, and
+//! start whatever happens to the webhook.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use super::{kubectl, processes, signal, state};
 /// How the webhook's command line begins.
 const WEBHOOK: &str = "/usr/bin/dnsweir\0webhook";
 
-/// What a hanging webhook may add to the creation of a pod: `timeoutSeconds`, and what creating one takes.
+/// The longest that creating a pod may take while the webhook hangs: `timeoutSeconds`, and the creation
+/// itself.
 const HANGING: Duration = Duration::from_secs(4);
 
 const IN_KUBE_SYSTEM: [&str; 2] = ["-n", "kube-system"];
@@ -20,7 +22,7 @@ fn system(words: &[&str]) -> String {
     kubectl(&[&IN_KUBE_SYSTEM, words].concat())
 }
 
-/// Applies or deletes what `deploy/webhook` has.
+/// Applies or deletes `deploy/webhook`.
 fn deploy(verb: &[&str]) {
     let folder = root().join("deploy/webhook").display().to_string();
     kubectl(&[verb, &["-k", &folder]].concat());
@@ -36,7 +38,7 @@ fn rolled_out() {
     system(&status);
 }
 
-/// The manifest of a pod in the namespace `injected` that sleeps.
+/// Returns the manifest of a sleeping pod in the namespace `injected`.
 fn pod(name: &str, more: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: injected, {more}}}\n\
@@ -45,7 +47,7 @@ fn pod(name: &str, more: &str) -> String {
     )
 }
 
-/// Creates a pod, and says how long the API server took.
+/// Creates a pod; returns how long the API server took.
 fn create(name: &str, more: &str) -> Duration {
     let file = state().join(format!("{name}.yaml"));
     std::fs::write(&file, pod(name, more)).expect("a file");
@@ -76,7 +78,7 @@ fn policy(name: &str) -> String {
     kubectl(&["-n", "injected", "get", "pod", name, "-o", path])
 }
 
-/// What the API server trusts, as it is written.
+/// Returns the CA bundle that the API server trusts, as written.
 fn bundle() -> String {
     let path = "jsonpath={.webhooks[0].clientConfig.caBundle}";
     kubectl(&[
@@ -88,7 +90,7 @@ fn bundle() -> String {
     ])
 }
 
-/// Waits until pods are changed, which is when every replica shows what the API server trusts.
+/// Waits until pods are changed, which is when every replica presents what the API server trusts.
 fn await_changes(name: &str) {
     until("a pod to be changed", || {
         let mut run = Command::new(state().join("kubectl"));
@@ -100,7 +102,8 @@ fn await_changes(name: &str) {
     });
 }
 
-/// A pod of the labelled namespace asks its node, and resolves; one that has opted out asks the cluster.
+/// Checks that a pod of the labelled namespace resolves through its node, and one that opted out through the
+/// cluster.
 fn pods_are_pointed_at_the_node() {
     await_changes("trial");
     create("pointed", "labels: {app: web}");
@@ -131,7 +134,7 @@ fn pods_are_pointed_at_the_node() {
     assert!(!resolver.contains("169.254.20.10"), "{resolver}");
 }
 
-/// What somebody else writes into `caBundle`, and a Secret that is emptied, are put right.
+/// Checks that a foreign `caBundle` and an emptied Secret are repaired.
 fn certificates_are_kept_right() {
     let right = bundle();
     let patch = r#"[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]"#;
@@ -143,12 +146,12 @@ fn certificates_are_kept_right() {
     let patch = r#"[{"op": "remove", "path": "/data"}]"#;
     system(&["patch", "secret", "dnsweir-webhook", "--type=json", "-p", patch]);
     until("a new certificate", || bundle() != right);
-    // The old one, which is shown for a while, and the new one.
+    // The old one, which is served for a while, and the new one.
     assert!(bundle().len() > right.len());
     await_changes("renewed");
 }
 
-/// Pods are created while the webhook hangs, and while it is gone.
+/// Checks that pods start while the webhook hangs, and while it is gone.
 fn pods_start_without_it() {
     for stopped in [true, false] {
         if stopped {

@@ -1,4 +1,4 @@
-//! Who asks: pods of two namespaces, as a real API server tells of them and a real network gives them addresses.
+//! Client identity: pods of two namespaces, reported by a real API server and addressed by a real network.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use harness::until;
 use super::manifests::composed;
 use super::{await_started, kubectl, rolled_out, script, state};
 
-/// What the namespaces say of `same.example`.
+/// What each namespace answers for `same.example`.
 const SAID: [(&str, &str); 2] = [("red", "192.0.2.10"), ("blue", "192.0.2.20")];
 
-/// A filter that answers by namespace, and a log with who asks, before what the other tests expect.
+/// A filter that answers by namespace, and a log of clients, before the other tests' configuration.
 const FILTERS: &str = "pods { node (env)\"NODE_NAME\" }
 filter \"names\" {
     module \"/var/lib/dnsweir/filters/names.wasm\"
@@ -45,7 +45,7 @@ fn start(folder: &Path) {
     apply(folder);
 }
 
-/// Applies a folder, and waits until each node's proxy is of it.
+/// Applies a folder, and waits until it is rolled out to each node.
 fn apply(folder: &Path) {
     let folder = folder.display().to_string();
     kubectl(&["apply", "--validate=strict", "-k", &folder]);
@@ -62,7 +62,7 @@ fn end() {
     await_started();
 }
 
-/// A pod that asks for `same.example`, from its first moment on and for as long as it lives.
+/// Creates a pod that queries `same.example` from its start to its end.
 fn create(namespace: &str, name: &str) {
     let ask = "while :; do /bin/busybox nslookup -type=a same.example. 169.254.20.10; /bin/busybox usleep 20000; done";
     let manifest = format!(
@@ -75,12 +75,12 @@ fn create(namespace: &str, name: &str) {
     kubectl(&["apply", "-f", &file.display().to_string()]);
 }
 
-/// All that a pod was answered so far.
+/// Returns all answers that a pod has had so far.
 fn answered(namespace: &str, name: &str) -> String {
     kubectl(&["-n", namespace, "logs", name])
 }
 
-/// Waits until a pod is answered what its namespace says.
+/// Waits until a pod gets its namespace's answer.
 fn await_answer(namespace: &str, name: &str, address: &str) {
     until(&format!("{namespace}/{name} to be answered"), || {
         let status = ["get", "pod", name, "-o", "jsonpath={.status.phase}"];
@@ -94,7 +94,7 @@ fn address_of(namespace: &str, name: &str) -> String {
     kubectl(&["-n", namespace, "get", "pod", name, "-o", path])
 }
 
-/// Has the node's network give the next pod this address, as it would once it has come round.
+/// Makes the node's IPAM assign this address next, as it would after a full round.
 fn give_next(address: &str) {
     let place = state().join("node/ipam/pods");
     until("the address to be free", || !place.join(address).exists());
@@ -135,7 +135,7 @@ fn pods_get_what_their_namespace_says() {
         .find(|line| line.starts_with("dnsweir_pod_queries_total{") && line.contains("namespace=\"red\""));
     assert!(counted.is_some(), "{metrics}");
 
-    // An address goes from one namespace to the other, and nothing that was said to the one is said to the other.
+    // An address moves from one namespace to the other, and no answer of the one reaches the other.
     let address = address_of(red, "one");
     kubectl(&["-n", red, "delete", "pod", "one"]);
     give_next(&address);
