@@ -66,7 +66,7 @@ pub trait Client {
     /// Gives up on queries that were due before `before`.
     fn abandon(&mut self, before: u64, tally: &mut Tally);
 
-    /// Returns the number of queries in flight.
+    /// How many queries are in flight.
     fn waiting(&self) -> usize;
 }
 

@@ -90,7 +90,7 @@ pub struct Point {
     pub called: bool,
     /// The number of zones, including the root.
     zones: u32,
-    /// The number of worker threads.
+    /// Worker threads.
     pub workers: u32,
     /// The number of processors they may use; the last one available is shared with the client.
     pub cores: usize,
@@ -343,7 +343,7 @@ impl Point {
         Ok(text)
     }
 
-    /// Returns the queries of the workload, each name once, as messages.
+    /// The workload's queries, each name once.
     pub fn queries(&self) -> Vec<Vec<u8>> {
         let (count, mut next) = self.workload.warm_up();
         let message = |question: Question| {

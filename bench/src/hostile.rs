@@ -3,8 +3,8 @@
 //!
 //! The calm zone is asked at a fixed rate, from the cache, while another zone is asked at a lower one. That
 //! zone uses, in turn, a filter that does nothing and each hostile one. Then the hostile one is asked as fast
-//! as it answers, to see how the process's memory behaves. The latency of its own queries is reported as
-//! well, with a resolution of 2 ms, the client's polling interval.
+//! as it answers, to see how the process's memory behaves. Its own latency is reported to 2 ms, the client's
+//! polling interval.
 
 use std::fmt::Write as _;
 use std::io;

@@ -30,7 +30,7 @@ impl Pending {
         }
     }
 
-    /// Returns the number of queries in flight.
+    /// How many queries are in flight.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -96,7 +96,7 @@ pub struct Sample {
     pub load: Load,
     /// How long queries were sent, in seconds.
     pub seconds: f64,
-    /// How long the server's cost was counted, in seconds: that time, plus the wait for the last answer.
+    /// Seconds in which the server's cost was counted: that, plus the wait for the last answer.
     #[serde(rename = "counted_seconds")]
     pub counted: f64,
     /// Queries sent.

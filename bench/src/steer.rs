@@ -125,7 +125,7 @@ struct Figures {
 ///
 /// # Errors
 ///
-/// If the proxy cannot be started, or its sockets and threads cannot be reached.
+/// If the proxy cannot be started or looked into.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let scratch = Scratch::new()?;
     let upstream = start_upstream(processors() - 1, &scratch)?;

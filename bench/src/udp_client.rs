@@ -65,7 +65,7 @@ impl UdpClient {
             tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
         };
         // SAFETY: the array has as many entries as passed, and it and the time are ours until the call
-        // returns; no signal mask. Errors do not matter, since the caller looks for answers anyway.
+        // returns; no signal mask. Errors do not matter: the caller looks for answers anyway.
         unsafe {
             libc::ppoll(
                 sockets.as_mut_ptr(),

@@ -145,8 +145,8 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
-    /// Cuts all connections, and from now on answers with `fault`, where it returns something; it sees
-    /// requests in lower case.
+    /// Cuts all connections, and then answers by `fault` where it returns something; it sees requests in
+    /// lowercase.
     pub fn fail(&self, fault: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static) {
         let mut state = self.state();
         state.fault = Some(Box::new(fault));
@@ -215,7 +215,7 @@ impl ApiServer {
             let stream = reader.get_mut();
             let fault = {
                 let mut state = self.state();
-                // Drops connections that the client kept from before a change of certificate.
+                // Drops connections from before a change of certificate.
                 state.presents(tls).then_some(())?;
                 state.requests.push(request.clone());
                 state.fault.as_ref().and_then(|fault| fault(&request))

@@ -45,7 +45,7 @@ impl Authority {
         self.issue_between(names, 2020, 2080)
     }
 
-    /// Issues a certificate that is valid from the beginning of one year to that of another.
+    /// The same, valid from the beginning of one year to that of another.
     pub fn issue_between(&self, names: &[&str], from: i32, to: i32) -> Certificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -83,8 +83,7 @@ impl Certificate {
         paths.into()
     }
 
-    /// Returns a TLS server's configuration, which requires a client certificate of an authority if one is
-    /// given.
+    /// Returns a TLS server's configuration; it requires a client certificate of an authority, if given.
     pub fn server(&self, clients: Option<&Authority>) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -84,7 +84,7 @@ impl Sigstore {
         }
     }
 
-    /// Returns the trust root, by which others trust it.
+    /// Returns its trust root.
     pub fn trust_root(&self) -> Value {
         let valid = json!({ "start": "2025-01-01T00:00:00Z" });
         let log = |key: &KeyPair| {
@@ -192,8 +192,7 @@ impl Sigstore {
         params.signed_by(key, &self.authority).expect("a certificate")
     }
 
-    /// Returns the proof that the certificate log has this certificate (RFC 6962 section 3.2), as in an
-    /// extension.
+    /// The proof that the certificate log has this one (RFC 6962 section 3.2), as in an extension.
     fn proof(&self, certificate: &Certificate) -> Vec<u8> {
         let whole = &certificate.der()[..];
         let inside = &whole[head(whole)..];
@@ -238,7 +237,7 @@ fn head(der: &[u8]) -> usize {
     }
 }
 
-/// Returns the number of bytes of its content.
+/// The size of its content in bytes.
 fn length(der: &[u8]) -> usize {
     match head(der) {
         2 => usize::from(der[1]),

@@ -141,8 +141,7 @@ fn serve_udp(socket: &UdpSocket, stop: &AtomicBool) {
             }
             Err(_) if is_last => return,
             Err(_) if stop.load(Ordering::Relaxed) => {
-                // Connected to an unused address, the socket gets nothing new, and what it holds can still be
-                // read.
+                // Connected to an unused address, it gets nothing new; what it holds can be read.
                 is_last = true;
                 // The call fails once the socket's address is gone; then nothing arrives either.
                 let _ = socket.connect("127.0.0.1:9");
@@ -291,7 +290,7 @@ fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
     node_cache.end();
 }
 
-/// Returns the configuration without a check during the test.
+/// The configuration, with no check during a test.
 fn without_checks() -> String {
     CONFIG.replace("interval \"1s\"", "interval \"1h\"")
 }

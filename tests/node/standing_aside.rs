@@ -84,8 +84,8 @@ fn either_of_two_may_stand_still() {
     terminate(older);
 }
 
-/// Without the cluster's DNS as a fallback, the older one takes over: immediately if the newer one is killed,
-/// and before it leaves in an orderly end.
+/// Without the cluster's DNS as a fallback, the older one takes over: immediately from a killed newer one,
+/// and before an orderly one leaves.
 #[test]
 fn the_older_of_two_is_there_when_the_newer_one_ends() {
     let Some(_place) = place(&[]) else { return };

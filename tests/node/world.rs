@@ -151,7 +151,7 @@ pub struct World {
 }
 
 impl World {
-    /// Creates the namespaces and their servers.
+    /// Creates the namespaces.
     pub fn new(kube_proxy: KubeProxy) -> World {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!(
@@ -423,7 +423,7 @@ impl Drop for World {
     }
 }
 
-/// Returns a reply with one address; `None` if the query is cut short.
+/// A reply with one address; `None` for a truncated query.
 pub fn reply(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let mut end = 12;
     while *query.get(end)? != 0 {
@@ -446,7 +446,7 @@ pub fn sorted(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Asserts that two texts are equal, or shows the lines that differ.
+/// Asserts that two texts are equal; shows differences.
 #[track_caller]
 pub fn same(now: &str, wanted: &str, when: &str) {
     let missing = wanted

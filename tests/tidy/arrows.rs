@@ -1,5 +1,4 @@
-//! Checks the README files and dependencies of crates, and that filters do not name the host. Cargo.toml says
-//! which crate uses which.
+//! Crates have a README and use the dependencies in their Cargo.toml, and filters do not name the host.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! Checks that every public item of a crate is named by another crate: rustc finds unused items only if they
-//! are private.
+//! Checks that another crate names every public item: rustc finds unused items only if they are private.
 //!
 //! Names are compared, not what they resolve to: a public `new` counts as used if any other crate names some
 //! `new`. A type may be public without being named elsewhere if a public signature contains it.

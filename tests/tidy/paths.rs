@@ -8,8 +8,7 @@ use crate::source::{attributes, only_in_tests};
 
 /// A path named in code.
 pub struct Mention {
-    /// The module inside the file that names it; empty for the file's own module, which is nearly always the
-    /// case.
+    /// The module inside the file that names it; nearly always the file's own, which is empty.
     pub module: Vec<String>,
     /// The path as written; a glob ends with `*`.
     pub path: Vec<String>,

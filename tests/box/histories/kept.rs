@@ -65,7 +65,7 @@ fn name(file: &Path) -> String {
         .into_owned()
 }
 
-/// Plays a file's histories, and returns what does not hold.
+/// Plays a file's histories; returns the failures.
 fn play(file: &Path, reference: &Reference) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut wrong = Vec::new();

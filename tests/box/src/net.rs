@@ -309,7 +309,7 @@ impl Net {
         }
     }
 
-    /// Returns the local address for talking to `peer`, and assigns one to a socket that has none.
+    /// Returns the local address for talking to `peer`, assigned if there is none.
     fn settle(&mut self, number: Number, peer: SocketAddr) -> Result<SocketAddr, Errno> {
         let local = self.sockets.get(&number).ok_or(libc::EBADF)?.local;
         let near: IpAddr = match (peer.ip().is_loopback(), peer.is_ipv6()) {

@@ -30,7 +30,7 @@ pub struct Poll {
     descriptor: i32,
     /// Registrations by descriptor.
     interests: BTreeMap<i32, Interest>,
-    /// How many descriptors are registered with the kernel's part.
+    /// How many descriptors the kernel's part has.
     kernels: usize,
     kept: Vec<(u32, u64)>,
 }

@@ -29,8 +29,7 @@ const PREEMPTS: u64 = 48;
 /// Milliseconds of real time that a child may run before what it has written so far is read.
 const CHILD: i64 = 5_000;
 
-/// Milliseconds of real time after which a child counts as hung. Generous, because a busy machine gives it
-/// little time.
+/// Milliseconds of real time after which a child counts as hung; generous, for busy machines.
 const LONGEST_CHILD: i64 = 300_000;
 
 /// Milliseconds of real time after which a world in which nothing can happen any more is ended.
@@ -44,7 +43,7 @@ pub enum Thing {
     Poll(u32),
 }
 
-/// Nanoseconds within which everything that was sent has arrived.
+/// Nanoseconds until everything sent has arrived.
 const SETTLES: u64 = 1_000_000;
 
 /// The simulated world.
@@ -159,7 +158,7 @@ impl World {
         self.chance.below(PREEMPTS) == 0
     }
 
-    /// Advances time by this much plus the cost of memory not yet charged, and charges the thread.
+    /// Advances time by this and by uncharged memory costs, and charges the thread.
     fn spend(&mut self, thread: usize, nanoseconds: u64) {
         let all = nanoseconds + memory::owed();
         self.net.now += all;
@@ -171,7 +170,7 @@ impl World {
         self.spend(thread, 0);
     }
 
-    /// Wakes threads that wait at an address, at most `most`. Returns how many.
+    /// Wakes at most `most` threads that wait at an address; returns how many.
     pub fn wake(&mut self, at: usize, most: usize) -> usize {
         let mut count = 0;
         for thread in &mut self.threads {
@@ -311,8 +310,7 @@ impl World {
         }
     }
 
-    /// Waits while a child runs, with virtual time stopped, until the child has ended or may be waiting for
-    /// the program.
+    /// Stops virtual time until a child has ended or may be waiting for the program.
     fn wait_for_children(&mut self) -> bool {
         let since = real_milliseconds();
         let mut waited = false;
@@ -379,7 +377,7 @@ impl World {
     }
 }
 
-/// Sleeps for a moment of real time, so that the kernel or a child can make progress.
+/// Sleeps for a moment of real time, for the kernel or a child.
 fn outside() {
     pulse::outside(true);
     rest(200);

@@ -57,7 +57,7 @@ const fn flood(name: &'static str, run: fn(&Stage, &AtomicBool)) -> Flood {
     Flood { name, run }
 }
 
-/// Returns the address of a client of this flood.
+/// The address of a client of this flood.
 fn client(flood: u8, number: usize) -> IpAddr {
     let [_, _, high, low] = (number as u32 + 1).to_be_bytes();
     Ipv4Addr::new(127, 0x40 + flood, high, low).into()

@@ -143,7 +143,7 @@ fn query(name: &str, qtype: &str) -> Vec<u8> {
     Message::query(name, qtype).encode()
 }
 
-/// Brings an answer that is too large for a datagram into the proxy's cache.
+/// Caches an answer that is too large for a datagram.
 fn warm_over_tcp(stage: &Stage, name: &str) {
     until("an answer to be in the cache", || {
         !stage

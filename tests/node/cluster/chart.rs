@@ -310,7 +310,7 @@ fn every_variant_of_the_chart_is_valid() {
     the_overlays_say_the_same();
 }
 
-/// Checks that the chart configures the same as the overlays.
+/// Checks that chart and overlays configure the same.
 fn the_overlays_say_the_same() {
     for mode in [
         "cluster-address",

@@ -62,7 +62,7 @@ fn told(server: IpAddr, name: &'static str) -> String {
     }
 }
 
-/// Writes the manifest of a service without pods at this address; returns its path.
+/// Writes a manifest of a service without pods; returns its path.
 fn watched(address: &str) -> String {
     let text = format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: watched}}\nspec: {{clusterIP: {address}, ports: [{{port: 1}}]}}\n"

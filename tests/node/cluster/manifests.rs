@@ -175,8 +175,7 @@ fn every_overlay_is_valid() {
     }
 }
 
-/// Returns the ways to deliver filters, and what a kustomization says of their image. With CONTAINERD set,
-/// nodes support image volumes.
+/// How filters are delivered, and a kustomization's text for it. With CONTAINERD, nodes have image volumes.
 fn ways() -> Vec<(&'static str, &'static str)> {
     let image = "images: [{name: dnsweir-filters, newName: docker.io/local/filters, newTag: \"1\"}]\n";
     let mut ways = vec![("filters-config-map", ""), ("filters-init-container", image)];

@@ -434,7 +434,7 @@ impl Client {
         });
     }
 
-    /// Checks pending queries at the end; after `ended`, the program itself sends no more answers.
+    /// Checks pending queries at the end; after `ended`, the program answers no more.
     pub fn close(&mut self, now: u64, ended: bool, report: &mut Report) {
         for asked in self.asked.values() {
             let over = now > asked.at + IN_TIME || ended && asked.at + ARRIVES < self.down;

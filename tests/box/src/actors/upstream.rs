@@ -119,8 +119,8 @@ impl Upstream {
         net.inject(wait, from, to, reply);
     }
 
-    /// Checks that a port sends few queries: an attacker who finds it has few IDs to guess (RFC 5452 section
-    /// 4.5).
+    /// Checks that a port sends few queries: a port that is found out must have few IDs to guess at (RFC 5452
+    /// section 4.5).
     fn notes(&mut self, port: u16, now: u64, report: &mut Report) {
         let (count, last) = self.ports.entry(port).or_insert((0, now));
         // After a long pause, the port belongs to another socket by chance.

@@ -224,7 +224,7 @@ impl Net {
         })
     }
 
-    /// Sends as many of the bytes as there is room for.
+    /// Sends the bytes that fit.
     ///
     /// # Errors
     /// Those of send(2).

@@ -153,7 +153,7 @@ pub unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, milliseconds: c_
     }
 }
 
-/// Polls all the descriptors without waiting, and returns how many are ready.
+/// Polls the descriptors without waiting; returns how many are ready.
 fn look(world: &World, list: &mut [pollfd]) -> c_int {
     let mut ready = 0;
     for one in list {

@@ -110,7 +110,7 @@ fn zone() -> String {
     zone
 }
 
-/// Starts an API server with a headless service whose slice exceeds the limits on endpoints and ports.
+/// Serves a headless service whose slice exceeds the limits on endpoints and ports.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     let ports: Vec<_> = (1..=WIDE)
