@@ -1,4 +1,4 @@
-//! Hands libFuzzer's input to the target that `DNSWEIR_FUZZ` names: a function of `dnsweir::fuzzing`.
+//! Passes libFuzzer's input to the target in `DNSWEIR_FUZZ`, a function of `dnsweir::fuzzing`.
 
 #![no_main]
 #![allow(clippy::panic, reason = "a fuzzer that does not know what to do ends")]
@@ -9,7 +9,7 @@ use dnsweir::fuzzing;
 
 type Target = fn(&[u8]);
 
-/// Every target by name.
+/// All targets by name.
 const TARGETS: [(&str, Target); 9] = [
     ("cache_round_trip", fuzzing::cache_round_trip),
     ("config", fuzzing::config),

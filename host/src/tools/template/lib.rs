@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! Everything a filter can do is in the documentation of `dnsweir_filter`: `cargo doc --open`.
+//! The documentation of `dnsweir_filter` has everything that a filter can do: `cargo doc --open`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use dnsweir_filter::{
     Answer, Filter, Invalid, Manifest, NameBuf, NameMap, Query, Rcode, Rdata, Setup, Ttl, Type, Verdict,
 };
 
-/// How long the proxy may reuse a verdict for a name: no verdict here depends on the client or the time.
+/// How long the proxy may reuse a verdict for a name. Verdicts here depend neither on the client nor on the time.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// The filter, with what it keeps of its configuration.
+/// The filter, with its configuration.
 pub struct {Type} {
     /// Addresses by name.
     answers: NameMap<Vec<IpAddr>>,
-    /// These names, and everything below them.
+    /// These names and all names below them.
     blocked: NameMap<()>,
     ttl: Duration,
 }
 
 impl Filter for {Type} {
-    /// Called once. Mistakes in the operator's `config` are underlined in their file. Reading continues after
-    /// a mistake, so that all of them are reported together.
+    /// Called once. Mistakes in `config` are underlined in the operator's file. Reading continues after a
+    /// mistake, so that all are reported together.
     fn configure(setup: Setup<'_>) -> Result<({Type}, Manifest), Invalid> {
         let config = setup.config();
         let ttl = config.setting_or("ttl", Ttl::HOUR).into();
