@@ -1,10 +1,10 @@
-/* Between the host's calls and the filter's functions: memory, and the names that the canonical ABI gives. */
+/* Between the host's calls and the filter's functions: memory, and the names of the canonical ABI. */
 
 #include "dnsweir.h"
 
 #define PAGE 65536u
 
-/* Memory is taken from here upwards, and given back by going back to where a call began. */
+/* Memory is allocated from here upwards, and freed by going back to where a call began. */
 extern uint8_t __heap_base;
 static uintptr_t top, kept;
 
@@ -28,8 +28,8 @@ void *take(size_t size)
     return take_aligned(size, 8);
 }
 
-/* The host takes room for what it hands in. It never makes any larger. */
-/* The host takes room for what it hands in. It never makes any larger. */
+/* The host allocates memory for its arguments, and never resizes it. */
+/* The host allocates memory for its arguments, and never resizes it. */
 __attribute__((export_name("cabi_realloc")))
 void *cabi_realloc(void *old, size_t old_size, size_t align, size_t size)
 {
@@ -49,7 +49,7 @@ configured *export_configure(const char *name, uint32_t name_length, const node 
     return &result;
 }
 
-/* The host has read what a function returned. It does not look for those of phases that a filter leaves out. */
+/* The host has read a function's result. It ignores the functions of phases that a filter does not have. */
 #define READ(interface, name) __attribute__((export_name("cabi_post_" INTERFACE(interface) "#" name)))
 
 READ("queries", "on-queries") void read_on_queries(verdicts *said) { (void)said, top = kept; }

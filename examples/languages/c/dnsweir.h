@@ -1,9 +1,9 @@
-/* The filter interface (wit/) as C sees it, all of it.
+/* The whole filter interface (wit/) in C.
  *
- * On wasm32, a C compiler lays these structures out exactly as the component model's canonical ABI wants them, so
- * a filter reads and writes them in place. What each field and function means is said in wit/.
+ * On wasm32, a C compiler lays out these structures exactly as the component model's canonical ABI requires, so a
+ * filter reads and writes them in place. wit/ documents each field and function.
  *
- * A filter is compiled together with dnsweir.c, and defines those of the functions at the end of this file that it needs. */
+ * A filter is compiled together with dnsweir.c, and defines the functions at the end of this file that it needs. */
 
 #ifndef DNSWEIR_H
 #define DNSWEIR_H
@@ -14,7 +14,7 @@
 
 #define INTERFACE(name) "dnsweir:filter/" name "@0.1.0"
 
-/* Lists and strings: where they are and how many. Strings have no zero at their end. */
+/* Lists and strings: pointer and length. Strings are not null-terminated. */
 typedef struct { const char *at; uint32_t length; } text;
 typedef struct { const uint8_t *at; uint32_t length; } bytes;
 typedef struct { const uint16_t *at; uint32_t length; } numbers;
@@ -23,12 +23,12 @@ typedef struct { const text *at; uint32_t length; } texts;
 
 #define TEXT(literal) ((text){ literal, sizeof(literal) - 1 })
 
-/* --- What comes in --- */
+/* --- Input --- */
 
 /* How a query arrived: its `transport`. */
 enum { UDP, TCP, TLS, HTTPS, QUIC, INTERNAL };
 
-/* What is behind the name of a query: each of it two octets with one of these, two with its length, and as many more. */
+/* Kinds of the details after the name of a query. Each detail has kind and length, two bytes each, then its content. */
 enum {
     IS_EDNS_OPTION = 1, IS_LISTENER, IS_SERVER_NAME, IS_HOST, IS_POD, IS_POD_LABEL, IS_POD_ANNOTATION,
     IS_NAMESPACE_LABEL, IS_NAMESPACE_ANNOTATION
@@ -43,7 +43,7 @@ typedef struct {
     uint16_t details_length;
 } query;
 
-/* Where a response or the answer to a lookup came from: its `source`. */
+/* The origin of a response or of the answer to a lookup: its `source`. */
 enum { FROM_UPSTREAM, FROM_CACHE, FROM_STALE, FROM_FILTER, FROM_PROXY };
 
 typedef struct {
@@ -54,7 +54,7 @@ typedef struct {
     uint32_t ttl, message_start, message_length;
 } response;
 
-/* What became of a lookup: its `status`. */
+/* The result of a lookup: its `status`. */
 enum { ANSWERED, FAILED, TIMED_OUT, LIMITED };
 
 typedef struct {
@@ -87,13 +87,13 @@ typedef struct {
     uint32_t message_start, message_length;
 } event;
 
-/* A file that a refresh makes data of. */
+/* A file of a refresh's source. */
 typedef struct {
     text name, file;
     uint32_t data;
 } source;
 
-/* What `kind` says is in a value. */
+/* The `kind` of a value. */
 enum { IS_NULL, IS_BOOLEAN, IS_INTEGER, IS_DECIMAL, IS_TEXT, IS_DATA };
 
 typedef struct {
@@ -117,7 +117,7 @@ typedef struct {
     texts zones;
 } setup;
 
-/* --- What goes out --- */
+/* --- Output --- */
 
 typedef struct {
     bytes name;
@@ -172,7 +172,7 @@ typedef struct {
     uint32_t index;
 } selector;
 
-/* What `order` says the records are put in. */
+/* The kind of an order: its `order`. */
 enum { ROTATE, SHUFFLE, PERMUTE };
 
 typedef struct {
@@ -180,7 +180,7 @@ typedef struct {
     union { uint32_t rotate; struct { const uint32_t *at; uint32_t length; } permute; };
 } order;
 
-/* What `kind` says is done with records. */
+/* The `kind` of a record edit. */
 enum { REMOVE, REPLACE, APPEND, REORDER };
 
 typedef struct {
@@ -203,7 +203,7 @@ typedef struct {
     bool store, stale;
 } response_edit;
 
-/* From where `path` says that a lookup is made. */
+/* Where a lookup starts: its `path`. */
 enum { TOP, BELOW, ZONE };
 
 typedef struct {
@@ -213,7 +213,7 @@ typedef struct {
     text zone;
 } lookup;
 
-/* The answers come to `on_query_answers` or `on_response_answers`. */
+/* `on_query_answers` or `on_response_answers` gets the answers. */
 typedef struct {
     struct { const lookup *at; uint32_t length; } lookups;
     uint32_t time;
@@ -232,7 +232,7 @@ typedef struct {
     subnet client_subnet;
 } route;
 
-/* What `decision` says is done with a query. */
+/* The `decision` about a query. */
 enum { PASS, REWRITE, ANSWER, ALIAS, REFUSE, DROP, ASK };
 
 typedef struct {
@@ -250,7 +250,7 @@ typedef struct {
 
 typedef struct { verdict *at; uint32_t length; } verdicts;
 
-/* What `decision` says becomes of a response. */
+/* The `decision` about a response. */
 enum { RESPONSE_PASS, RESPONSE_REPLACE, RESPONSE_DROP, RESPONSE_ASK };
 
 typedef struct {
@@ -264,7 +264,7 @@ typedef struct {
 
 typedef struct { response_verdict *at; uint32_t length; } response_verdicts;
 
-/* What `place` says is wrong in a node. */
+/* The part of a node that is wrong: its `place`. */
 enum { THE_NODE, AN_ARGUMENT, A_PROPERTY };
 
 typedef struct {
@@ -277,7 +277,7 @@ typedef struct {
 
 typedef struct { text name; uint32_t octets; bool shown; } table_shape;
 
-/* What `kind` says a filter wants to know of queries. */
+/* The `kind` of a detail that a filter requests. */
 enum {
     EDNS_OPTION, EDNS_OPTIONS, LISTENER, SERVER_NAME, IDENTITY, POD_LABEL, POD_ANNOTATION, NAMESPACE_LABEL,
     NAMESPACE_ANNOTATION
@@ -288,7 +288,7 @@ typedef struct {
     union { uint16_t edns_option; text label; };
 } detail;
 
-/* What became of a query: the `outcomes` of a manifest. */
+/* Outcomes of a query, for the `outcomes` of a manifest. */
 enum { SUCCESS, DENIAL, NO_SUCCESS };
 
 typedef struct {
@@ -301,7 +301,7 @@ typedef struct {
     struct { const uint8_t *at; uint32_t length; } outcomes;
 } manifest;
 
-/* A manifest, or mistakes. */
+/* A manifest, or all mistakes. */
 typedef struct {
     uint8_t rejected;
     union {
@@ -322,7 +322,7 @@ _Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_err
 _Static_assert(sizeof(configured) == 60 && sizeof(detail) == 12 && sizeof(table_shape) == 16, "wit/types.wit");
 _Static_assert(sizeof(source) == 20 && sizeof(refreshed) == 12, "wit/refresh.wit");
 
-/* --- What a filter may call: wit/filter.wit, wit/tables.wit, wit/data.wit, wit/refresh.wit --- */
+/* --- Functions that a filter may call: wit/filter.wit, wit/tables.wit, wit/data.wit, wit/refresh.wit --- */
 
 #define IMPORT(interface, name) __attribute__((import_module(INTERFACE(interface)), import_name(name)))
 
@@ -336,7 +336,7 @@ IMPORT("host", "print") void host_print(const char *lines, uint32_t length);
 IMPORT("host", "count")
 void host_count(const char *name, uint32_t length, const label *labels, uint32_t label_count, uint64_t by);
 
-/* What is there, or nothing. */
+/* A value, or none. */
 typedef struct { bool there; bytes octets; } maybe_bytes;
 typedef struct { bool there; uint64_t size; } maybe_size;
 
@@ -366,12 +366,12 @@ IMPORT("output", "append")
 bool output_append(const char *name, uint32_t name_length, const void *octets, uint32_t length);
 IMPORT("output", "publish") bool output_publish(const char *name, uint32_t name_length, uint32_t index);
 
-/* Room that lasts until the call is over, as does what the functions above give; what `configure` takes lasts as long as
- * the filter. */
+/* Allocates memory until the end of the call, which is also how long the results of the functions above last. Memory
+ * taken in `configure` lasts as long as the filter. */
 void *take(size_t size);
 
-/* --- What a filter has: `configure`, and those of the others whose phases it takes part in. What it defines is exported,
- *     and called if its manifest says so. What starts somewhere starts in `octets`. --- */
+/* --- Functions that a filter defines: `configure`, and those of the phases it takes part in. What it defines is
+ *     exported, and called if its manifest says so. Offsets are into `octets`. --- */
 
 #define EXPORT(interface, name) __attribute__((export_name(INTERFACE(interface) "#" name)))
 

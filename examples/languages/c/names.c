@@ -86,7 +86,7 @@ static const text *argument(const node *node, uint32_t index)
     return &node->arguments.at[index].text;
 }
 
-/* What is wrong with a node; a message without length if nothing is. */
+/* What is wrong with a node; an empty message if nothing is. */
 static config_error mistake(const node *node, rule *rule)
 {
     config_error error = { .has_node = true, .place = THE_NODE };
@@ -134,10 +134,10 @@ configured configure(setup setup)
     return (configured){ .manifest = { .suffixes = { suffixes, rule_count }, .queries = true } };
 }
 
-/* Whether a name is a rule's, or below it. */
+/* Whether a name is at or below a rule's name. */
 static bool ends_with(const uint8_t *name, uint32_t length, const rule *rule)
 {
-    /* Label by label, since a suffix of the octets may begin inside one. */
+    /* Label by label, because a suffix of the bytes may begin inside a label. */
     while (length > rule->length) {
         uint32_t label = name[0] + 1u;
         name += label;

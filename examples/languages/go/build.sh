@@ -5,8 +5,8 @@ command -v go >/dev/null 2>&1 || { echo "Go needs its tools, version 1.24 or lat
 into=${1:-target}
 cd "$(dirname "$0")"
 mkdir -p "$into"
-# Go takes all memory behind its data for its own heap. What dnsweir puts between it and WASI has taken two pages there, one of
-# them at the first reading of the clock. So it reads the clock first, and begins behind.
+# Go uses all memory after its data as its heap. dnsweir's adapter between it and WASI has allocated two pages there,
+# one of them when the clock is first read. So the runtime reads the clock first, and starts its heap after them.
 runtime=$(go env GOROOT)/src/runtime/os_wasm.go
 sed -e 's/^\tinitBloc()$/\tnanotime1()\n&/' -e 's/^\tblocMax = uintptr(currentMemory.*/&\n\tbloc = blocMax/' "$runtime" > "$into/os_wasm.go"
 grep -q 'bloc = blocMax$' "$into/os_wasm.go" || { echo "$runtime is not as build.sh knows it" >&2; exit 1; }

@@ -9,7 +9,7 @@ mkdir -p "$into"
 into=$(cd "$into" && pwd)
 [ -x "$into/node_modules/.bin/componentize-qjs" ] ||
     npm install --silent --no-audit --no-fund --no-save --prefix "$into" componentize-qjs@0.4.5
-# The tool wants a world and what it refers to in one folder.
+# The tool needs a world and its dependencies in one folder.
 mkdir -p "$into/wit/deps/filter"
 cp world.wit "$into/wit/"
 cp ../../../wit/*.wit "$into/wit/deps/filter/"

@@ -12,7 +12,7 @@ const CLASS_IN = 1;
 const NXDOMAIN = 3;
 const TTL = 300;
 
-/** By names in wire format, in strings with a character for each octet. */
+/** Keys are names in wire format, as strings with a character per byte. */
 const hosts = new Map();
 const blocked = new Set();
 
@@ -58,7 +58,7 @@ export const queries = {
     },
 };
 
-/** What to do with a query; nothing: let it pass. */
+/** The decision about a query; undefined: it passes. */
 function decide(name, qtype) {
     const text = String.fromCharCode.apply(null, name);
     const address = hosts.get(text);
@@ -92,7 +92,7 @@ function check(setting, texts) {
     return null;
 }
 
-/** The wire format, lowercase, of a name in presentation format without escapes; nothing if it is none. */
+/** The wire format, lowercase, of a name in presentation format without escapes; undefined if it is invalid. */
 function wire(name) {
     const labels = name.toLowerCase().replace(/\.$/, "").split(".");
     if (!labels.every((label) => /^[\x21-\x7e]{1,63}$/.test(label))) {

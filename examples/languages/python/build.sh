@@ -9,7 +9,7 @@ mkdir -p "$into"
 into=$(cd "$into" && pwd)
 [ -x "$into/packages/bin/componentize-py" ] ||
     python3 -m pip install --quiet --target "$into/packages" componentize-py==0.25.1
-# Whatever lies in the module's folder is packed, so it gets one of its own.
+# Everything in the module's folder is packed, so it gets a separate one.
 mkdir -p "$into/module"
 cp names.py "$into/module/"
 PYTHONPATH="$into/packages" "$into/packages/bin/componentize-py" --quiet \

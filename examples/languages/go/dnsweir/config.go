@@ -3,13 +3,13 @@ package dnsweir
 // Config is the filter's block of the configuration, in document order.
 type Config []Node
 
-// Node is one line of it.
+// Node is a node of it.
 type Node struct {
 	Name      string
 	Arguments []Value
 	// Property values by name.
 	Properties map[string]Value
-	// The index of the node in whose block this one stands; -1 at the top.
+	// The index of the node whose block contains this one; -1 at the top.
 	Parent int
 
 	index uint32
@@ -27,26 +27,26 @@ func (n *Node) Text(argument int) (string, bool) {
 	return text, ok
 }
 
-// Mistake is something wrong in the configuration, which the proxy underlines in the user's file.
+// Mistake is a mistake in the configuration, which the proxy underlines in the user's file.
 type Mistake struct {
 	message, help string
-	// None: it is in no node.
+	// None: it is not in a node.
 	node     *Node
 	argument int
 	property string
 }
 
-// Missing says what the block lacks.
+// Missing reports what the block lacks.
 func Missing(message, help string) Mistake {
 	return Mistake{message: message, help: help, argument: -1}
 }
 
-// Mistake says what is wrong with a node and what would be right.
+// Mistake reports what is wrong with a node and what would be right.
 func (n *Node) Mistake(message, help string) Mistake {
 	return Mistake{message: message, help: help, node: n, argument: -1}
 }
 
-// MistakeIn says what is wrong with one of its arguments.
+// MistakeIn reports what is wrong with one of its arguments.
 func (n *Node) MistakeIn(argument int, message, help string) Mistake {
 	mistake := n.Mistake(message, help)
 	if argument < len(n.Arguments) {
@@ -55,7 +55,7 @@ func (n *Node) MistakeIn(argument int, message, help string) Mistake {
 	return mistake
 }
 
-// MistakeAt says what is wrong with the property of this name.
+// MistakeAt reports what is wrong with the property of this name.
 func (n *Node) MistakeAt(property, message, help string) Mistake {
 	mistake := n.Mistake(message, help)
 	if _, there := n.Properties[property]; there {

@@ -6,29 +6,30 @@ import (
 	"unsafe"
 )
 
-// Data is a large file that the proxy keeps, (data)"PATH", a source of a refresh, or what a refresh has published.
+// Data is a large file in the proxy's memory, (data)"PATH", a source of a refresh, or the data that a refresh has
+// published.
 type Data uint32
 
 var _ io.ReaderAt = Data(0)
 
-// Published is what a refresh publishes under a name. It becomes another between two calls, never during one. As long as
-// nothing is published, it is not there.
+// Published is the data that a refresh publishes under a name. It may change between two calls, never during one. It
+// does not exist until something is published.
 func Published(name string) Data { return Data(dataPublished(name)) }
 
-// Revision counts up whenever other data is published.
+// Revision increases whenever new data is published.
 func Revision() uint64 { return dataRevision() }
 
-// Size is how many octets there are, and whether it is there.
+// Size is the size in bytes, and whether the data exists.
 func (d Data) Size() (uint64, bool) {
 	dataSize(uint32(d), returnedTo())
 	return returned[1], returnedRaw()[0] == 1
 }
 
-// ReadAt fills a slice with what is there from an offset on, as [io.ReaderAt] has it.
+// ReadAt fills a slice with the data from an offset on, like [io.ReaderAt].
 func (d Data) ReadAt(into []byte, offset int64) (int, error) {
 	done := 0
 	for done < len(into) {
-		// What the host gives in one call at most.
+		// The most that the host returns in one call.
 		length := uint32(min(len(into)-done, 1<<16))
 		count := 0
 		meanwhile(func() {
@@ -43,31 +44,31 @@ func (d Data) ReadAt(into []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// FindLine is the first line with this key, without its end, and whether there is one. The lines have to be sorted by
+// FindLine is the first line with this key, without its line end, and whether there is one. The lines must be sorted by
 // their keys, which end before the first separator.
 func (d Data) FindLine(key []byte, separator byte) ([]byte, bool) {
 	return some(func() { dataFindLine(uint32(d), asText(key), uint32(separator), returnedTo()) })
 }
 
-// SourceFile is a file that a refresh makes data of.
+// SourceFile is a file of a refresh's source.
 type SourceFile struct {
-	// The name that the configuration has for it.
+	// The source's name in the configuration.
 	Name string
-	// What it is called in its folder; empty if the source is no folder.
+	// The file's name in its folder; empty if the source is not a folder.
 	File string
-	// Its contents, during the call.
+	// Its contents, only during the call.
 	Data Data
-	// When the refresh began.
+	// When the refresh started.
 	Time time.Time
 }
 
-// Output is what a refresh publishes. Its functions say whether there was room for it.
+// Output is what a refresh publishes. Its functions return whether the data fits.
 type Output struct{}
 
-// Append adds to what will be published under a name.
+// Append appends to the data for a name.
 func (Output) Append(name string, octets []byte) bool { return outputAppend(name, asText(octets)) }
 
-// Publish publishes data as it is, without a copy.
+// Publish publishes existing data unchanged, without a copy.
 func (Output) Publish(name string, data Data) bool { return outputPublish(name, uint32(data)) }
 
 //go:wasmimport dnsweir:filter/data@0.1.0 size

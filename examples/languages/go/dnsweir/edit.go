@@ -2,7 +2,7 @@ package dnsweir
 
 import "slices"
 
-// Edit is what happens to a response. An empty one changes nothing.
+// Edit is a change to a response. An empty one changes nothing.
 type Edit struct {
 	rcodes     [][2]uint16
 	records    []recordEdit
@@ -14,7 +14,7 @@ type Edit struct {
 	noStore, noStale bool
 }
 
-// Bits of the header's second 16 that an edit may set or clear.
+// Bits of the second 16 bits of the header that an edit may set or clear.
 const (
 	TC = 0x0200
 	AA = 0x0400
@@ -32,18 +32,18 @@ const (
 	AdditionalSection
 )
 
-// Selector says which records are meant: those for which all of it holds. An empty one means all.
+// Selector selects records that meet all of its conditions. An empty one selects all.
 type Selector struct {
 	Section Section
-	// Their owner, in any letter case; none: any.
+	// The owner, in any letter case; none: any.
 	Name []byte
-	// Their type; 0: any.
+	// The type; 0: any.
 	Type uint16
 
 	index *uint32
 }
 
-// At means only one of those that the rest selects, counted from 0.
+// At selects only one of the records that meet the other conditions, counted from 0.
 func (s Selector) At(index uint32) Selector {
 	s.index = &index
 	return s
@@ -55,7 +55,7 @@ type recordEdit struct {
 	section  Section
 	records  []Record
 	order    uint8
-	// Of ROTATE one, of PERMUTE all.
+	// One for ROTATE, all for PERMUTE.
 	numbers []uint32
 }
 
@@ -72,7 +72,7 @@ const (
 	orderPermute
 )
 
-// with is a copy with one more edit, which shares nothing that could change.
+// with is a copy with one more edit, which shares no mutable data.
 func (e Edit) with(edit recordEdit) Edit {
 	e.records = append(slices.Clip(e.records), edit)
 	return e
@@ -83,30 +83,31 @@ func (e Edit) Remove(which Selector) Edit {
 	return e.with(recordEdit{kind: editRemove, selector: which})
 }
 
-// Replace puts these in the place of the records selected, where the first of them stood; nothing happens if there is none.
+// Replace puts these in the place of the first selected record and removes the others; it does nothing if none is
+// selected.
 func (e Edit) Replace(which Selector, records ...Record) Edit {
 	return e.with(recordEdit{kind: editReplace, selector: which, records: records})
 }
 
-// Append adds one more at the end of a section.
+// Append adds a record at the end of a section.
 func (e Edit) Append(to Section, record Record) Edit {
 	return e.with(recordEdit{kind: editAppend, section: to, records: []Record{record}})
 }
 
-// Rotate has the records of each set in the answer section begin with that of this index.
+// Rotate rotates the records of each set in the answer section, so that the one with this index comes first.
 func (e Edit) Rotate(by uint32) Edit {
 	return e.with(recordEdit{kind: editOrder, order: orderRotate, numbers: []uint32{by}})
 }
 
-// Shuffle puts the records of each set in a random order, anew for each response.
+// Shuffle shuffles the records of each set, differently for each response.
 func (e Edit) Shuffle() Edit { return e.with(recordEdit{kind: editOrder, order: orderShuffle}) }
 
-// Permute puts all records of the answer section in the order of these indices.
+// Permute puts the records of the answer section in the order of these indices.
 func (e Edit) Permute(indices ...uint32) Edit {
 	return e.with(recordEdit{kind: editOrder, order: orderPermute, numbers: indices})
 }
 
-// Rcode puts one rcode in the place of another.
+// Rcode replaces one rcode with another.
 func (e Edit) Rcode(found, instead uint16) Edit {
 	e.rcodes = append(slices.Clip(e.rcodes), [2]uint16{found, instead})
 	return e
@@ -118,7 +119,7 @@ func (e Edit) Header(set, clear uint16) Edit {
 	return e
 }
 
-// Error says why the response is as it is.
+// Error sets the extended error of the response.
 func (e Edit) Error(code uint16, text string) Edit {
 	e.why = &ExtendedError{code, text}
 	return e
@@ -136,13 +137,13 @@ func (e Edit) MaxTTL(ttl uint32) Edit {
 	return e
 }
 
-// NoStore has the cache neither keep the response nor answer from what it kept.
+// NoStore keeps the cache from storing the response and from answering from it.
 func (e Edit) NoStore() Edit {
 	e.noStore = true
 	return e
 }
 
-// NoStale has the cache not serve the response after its TTL.
+// NoStale keeps the cache from serving the response after its TTL.
 func (e Edit) NoStale() Edit {
 	e.noStale = true
 	return e

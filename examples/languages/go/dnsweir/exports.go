@@ -1,6 +1,7 @@
 package dnsweir
 
-// The functions that the host calls. All of them are there, whatever the filter has; the manifest says which to call.
+// The functions that the host calls. All are exported, whatever the filter has; the manifest determines which are
+// called.
 
 import (
 	"time"
@@ -9,7 +10,7 @@ import (
 
 var (
 	makeFilter func(*Setup) (Filter, Manifest, []Mistake)
-	// The filter, by its phases; none: it has it not.
+	// The filter, by its phases; nil: it does not have the phase.
 	onQuery          QueryPhase
 	onResponse       ResponsePhase
 	onQueryAnswer    QueryAnswersPhase

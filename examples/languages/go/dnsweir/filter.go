@@ -1,52 +1,52 @@
 // Package dnsweir lets a filter for the dnsweir DNS proxy be written in Go.
 //
-// It is the whole filter interface (wit/), written by hand and without dependencies: what is not told here is told there.
-// A filter is built for WASI as a library, by GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared.
+// It is the whole filter interface, written by hand and without dependencies; wit/ is its full documentation.
+// A filter is built for WASI as a library, with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared.
 package dnsweir
 
-// A Filter takes part in the phases whose methods it has: [QueryPhase], [ResponsePhase] or [EventPhase], one of them at
-// least. One that asks has [QueryAnswersPhase] or [ResponseAnswersPhase] as well, and one that makes data [RefreshPhase].
-// It is called by one thread and never while a call is under way. What it is given does not last beyond the call.
+// A Filter takes part in the phases whose methods it has: at least one of [QueryPhase], [ResponsePhase] and
+// [EventPhase]. One that asks also has [QueryAnswersPhase] or [ResponseAnswersPhase], and one that refreshes data
+// [RefreshPhase]. It is called by one thread, one call at a time. Its arguments are valid only during the call.
 type Filter any
 
-// QueryPhase says what happens to queries.
+// QueryPhase decides about queries.
 type QueryPhase interface {
 	Query(*Query) Verdict
 }
 
-// ResponsePhase says what happens to responses.
+// ResponsePhase decides about responses.
 type ResponsePhase interface {
 	Response(*Response) ResponseVerdict
 }
 
-// QueryAnswersPhase goes on with queries about which the filter has asked. It may ask once more.
+// QueryAnswersPhase continues with queries that the filter has asked about. It may ask again.
 type QueryAnswersPhase interface {
 	QueryAnswers(*Query, *Answers) Verdict
 }
 
-// ResponseAnswersPhase goes on with responses about which the filter has asked. It may ask once more.
+// ResponseAnswersPhase continues with responses that the filter has asked about. It may ask again.
 type ResponseAnswersPhase interface {
 	ResponseAnswers(*Response, *Answers) ResponseVerdict
 }
 
-// EventPhase hears what happened, after the answers have left.
+// EventPhase gets answered queries, after the answers have been sent.
 type EventPhase interface {
 	Event(*Event)
 }
 
-// RefreshPhase makes data of the files that the filter's refresh block names, in an instance of its own. All of it takes
-// the place of what was published before when the method returns; with an error, nothing changes.
+// RefreshPhase turns the files of the filter's refresh block into data, in a separate instance. When the method
+// returns, all of it replaces all data published before; with an error, nothing changes.
 type RefreshPhase interface {
 	Refresh([]SourceFile, Output) error
 }
 
-// Serve makes the filter of this module: configure is called once, and says what the filter wants to see, or what is
-// wrong, all of it at once. Serve is to be called from an init function.
+// Serve sets the filter of this module: configure is called once, and returns what the filter is to be called for, or
+// all mistakes at once. Call Serve from an init function.
 func Serve(configure func(*Setup) (Filter, Manifest, []Mistake)) {
 	makeFilter = configure
 }
 
-// Setup is what a filter gets to configure itself.
+// Setup is the input of configure.
 type Setup struct {
 	// The name in the configuration: filter "NAME".
 	Name   string
@@ -55,25 +55,25 @@ type Setup struct {
 	Zones []string
 }
 
-// Manifest says what a filter wants to see. The proxy calls it for nothing else.
+// Manifest is what the proxy calls the filter for; it makes no other calls.
 type Manifest struct {
 	// Query types; none: all.
 	Types []uint16
-	// Names at or below which it looks, in presentation format; none: all.
+	// The filter gets names at or below these, in presentation format; none: all.
 	Suffixes []string
-	// Whether responses and events carry the message.
+	// Whether responses and events include the message.
 	Messages bool
 	// The tables that its instances share; a Table is an index into them.
 	Tables []TableShape
-	// What queries carry beside their fields.
+	// Details that come with each query.
 	Details []Detail
-	// The sources that it may send queries to, by their names in the configuration: Verdict.Source is an index into them.
+	// The sources that it may route queries to, by their names in the configuration: Verdict.Source is an index into them.
 	Sources []string
-	// The queries that it hears of, by what became of them; none: all.
+	// The outcomes of the queries that it gets events for; none: all.
 	Outcomes []Outcome
 }
 
-// Outcome is what became of a query.
+// Outcome is the outcome of a query.
 type Outcome uint8
 
 // The outcomes.
@@ -86,26 +86,26 @@ const (
 	NoSuccess
 )
 
-// Detail is something about a query that is not gathered unless a filter asks for it.
+// Detail is information about a query that is collected only if a filter requests it.
 type Detail struct {
 	kind   uint8
 	option uint16
 	name   string
 }
 
-// EDNSOption is the EDNS option with this code, as often as the client sent it.
+// EDNSOption is the EDNS option with this code, repeated as often as the client sent it.
 func EDNSOption(code uint16) Detail { return Detail{kind: 0, option: code} }
 
 // EDNSOptions is all EDNS options.
 func EDNSOptions() Detail { return Detail{kind: 1} }
 
-// Listener is the address and port that the query came to.
+// Listener is the address and port of the listener that received the query.
 func Listener() Detail { return Detail{kind: 2} }
 
-// ServerName is the name that a client asked for in TLS.
+// ServerName is the server name that the client sent in TLS.
 func ServerName() Detail { return Detail{kind: 3} }
 
-// Identity is who asks: a pod, or the node itself.
+// Identity is the client: a pod, or the node itself.
 func Identity() Detail { return Detail{kind: 4} }
 
 // PodLabel is the label of this name of the pod that asks.

@@ -2,7 +2,7 @@ package dnsweir
 
 import "unsafe"
 
-// Level is how much a line of the log matters.
+// Level is the severity of a log line.
 type Level uint32
 
 // The levels.
@@ -13,7 +13,7 @@ const (
 	Debug
 )
 
-// Log writes a line into the proxy's log, under the filter's name.
+// Log writes a line to the proxy's log, under the filter's name.
 func Log(level Level, message string) { hostLog(uint32(level), message) }
 
 // Print writes whole lines to the proxy's standard output, each ending in a newline.
@@ -22,7 +22,7 @@ func Print(lines string) { hostPrint(lines) }
 // Label of a counter.
 type Label struct{ Name, Value string }
 
-// Count adds to a counter of the filter's, which the proxy's metrics show under this name and with these labels.
+// Count adds to one of the filter's counters, which the proxy's metrics show with this name and these labels.
 func Count(name string, by uint64, labels ...Label) {
 	meanwhile(func() {
 		var list [8]byte
@@ -34,14 +34,14 @@ func Count(name string, by uint64, labels ...Label) {
 	})
 }
 
-// returned is where the host puts what does not fit into a number. It has to stay where it is while the host works.
+// returned is where the host writes results that are not a number. It must not move during the host's call.
 var returned [2]uint64
 
 func returnedTo() unsafe.Pointer { return unsafe.Pointer(&returned) }
 
 func returnedRaw() []byte { return unsafe.Slice((*byte)(returnedTo()), 16) }
 
-// some is a copy of octets that the host has returned, and whether there are any.
+// some is a copy of the bytes that the host has returned, and whether there are any.
 func some(call func()) (octets []byte, there bool) {
 	meanwhile(func() {
 		call()
@@ -53,7 +53,7 @@ func some(call func()) (octets []byte, there bool) {
 	return octets, there
 }
 
-// asText is how octets are handed to the host.
+// asText passes bytes to the host.
 func asText(octets []byte) string { return unsafe.String(unsafe.SliceData(octets), len(octets)) }
 
 //go:wasmimport dnsweir:filter/host@0.1.0 log

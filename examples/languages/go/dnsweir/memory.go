@@ -1,15 +1,15 @@
 package dnsweir
 
-// The memory that both sides see, by the component model's canonical ABI, by hand. Fields stand in the order of wit/, each
-// at a multiple of its size.
+// The memory shared with the host, laid out by hand as the component model's canonical ABI requires. Fields are in the
+// order of wit/, each at a multiple of its size.
 
 import (
 	"encoding/binary"
 	"unsafe"
 )
 
-// room is memory that lasts until the host has read a call's result. The host takes what it hands in from it, and
-// results are built in it. Its addresses leave Go, so it is held here.
+// room is memory that lasts until the host has read a call's result. The host allocates its arguments from it, and
+// results are built in it. Its addresses leave Go, so it is referenced here.
 var room struct {
 	current []uint64
 	used    int
@@ -36,7 +36,7 @@ func giveBack() {
 	room.used = 0
 }
 
-// meanwhile gives back what was taken during a piece of work.
+// meanwhile frees what was allocated during a piece of work.
 func meanwhile(work func()) {
 	before, full := room, len(room.full)
 	work()
@@ -47,8 +47,8 @@ func address(bytes []byte) uint32 {
 	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(bytes))))
 }
 
-// The host calls it between its own steps, while nothing may be imported: the garbage collector would read the clock, so it
-// has to wait. It does not start, nor is anybody made to help it, while a goroutine is pinned.
+// The host calls it while no import may be called. The garbage collector would read the clock, so it must wait: it does
+// not start, and no goroutine has to assist it, while a goroutine is pinned.
 //
 //go:wasmexport cabi_realloc
 func realloc(old, oldSize, align, size uint32) uint32 {
@@ -71,7 +71,7 @@ func pointer(at uint32) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), 
 
 func memory(at, length uint32) []byte { return unsafe.Slice((*byte)(pointer(at)), length) }
 
-// --- what comes in
+// --- input
 
 func word(raw []byte, at int) uint32 { return binary.LittleEndian.Uint32(raw[at:]) }
 
@@ -79,7 +79,7 @@ func readOctets(raw []byte) []byte { return memory(word(raw, 0), word(raw, 4)) }
 
 func readText(raw []byte) string { return string(readOctets(raw)) }
 
-// --- what goes out
+// --- output
 
 func put16(at []byte, value uint16) { binary.LittleEndian.PutUint16(at, value) }
 
@@ -93,7 +93,7 @@ func putBool(at []byte, value bool) {
 	}
 }
 
-// putList writes where a list is and how long, after room is taken for it and each item is put there.
+// putList allocates a list, writes each item, and then writes its address and length.
 func putList[T any](at []byte, size uint32, items []T, put func([]byte, T)) {
 	if len(items) == 0 {
 		return

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Wire is the wire format, lowercase, of a name in presentation format (RFC 1035 section 5.1), and whether it is one.
+// Wire is the wire format, lowercase, of a name in presentation format (RFC 1035 section 5.1), and whether it is valid.
 func Wire(name string) ([]byte, bool) {
 	if name == "." {
 		return []byte{0}, true

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Query is one question and who asks it.
+// Query is a question and the client that asks it.
 type Query struct {
 	// Wire format, lowercase, ending in the root label.
 	Name        []byte
 	Type, Class uint16
 	Client      netip.AddrPort
-	// When the batch was handed in; of an event, when the query came.
+	// When the batch was passed in; for an event, when the query arrived.
 	Time time.Time
 	// The second 16 bits of the header as the client sent them.
 	Header uint16
-	// What the client takes in a datagram: 512 without EDNS.
+	// The UDP payload size that the client advertised; 512 without EDNS.
 	UDPSize uint16
-	// Whether the client speaks EDNS, and its flags; the top bit is DO.
+	// Whether the client uses EDNS, and its flags; the top bit is DO.
 	EDNS      bool
 	EDNSFlags uint16
 	Transport Transport
@@ -30,7 +30,7 @@ type Query struct {
 	details []byte
 }
 
-// Transport is how a query arrived. There may be others than these.
+// Transport is how a query arrived. Later versions may add values.
 type Transport uint8
 
 // The transports.
@@ -44,14 +44,14 @@ const (
 	Internal
 )
 
-// Source is where a response, or the answer to a lookup, came from. There may be others than these.
+// Source is the origin of a response, or of the answer to a lookup. Later versions may add values.
 type Source uint8
 
 // The sources.
 const (
 	// An upstream, just now.
 	FromUpstream Source = iota
-	// The cache, still fresh.
+	// The cache, within its TTL.
 	FromCache
 	// The cache, past its TTL.
 	FromStale
@@ -63,7 +63,7 @@ const (
 
 // Response is a response on its way to the client.
 type Response struct {
-	// The query as this filter saw it, or would have, on the way in.
+	// The query as this filter saw it, or would have seen it, on the way in.
 	Query
 	// With the upper bits of the OPT record.
 	Rcode  uint16
@@ -72,18 +72,18 @@ type Response struct {
 	AnswerCount int
 	// The lowest TTL of its records, in seconds; 0 if it has none.
 	TTL uint32
-	// Wire format, without OPT; none unless the manifest asked for messages.
+	// Wire format, without OPT; none unless the manifest has Messages.
 	Message []byte
 }
 
 // Event is a query that has been answered.
 type Event struct {
-	// The query as the client asked it, but for the letter case.
+	// The query as the client asked it, but in lowercase.
 	Query
-	// From query to response.
+	// Time from query to response.
 	Duration time.Duration
 	ID       uint16
-	// Octets; 0 if there was no response.
+	// In bytes; 0 without a response.
 	QuerySize, ResponseSize int
 	// With the upper bits of the OPT record.
 	Rcode uint16
@@ -91,22 +91,22 @@ type Event struct {
 	ResponseHeader uint16
 	HasAnswers     bool
 	Source         Source
-	// The response as it was sent; none unless the manifest asked for messages.
+	// The response as it was sent; none unless the manifest has Messages.
 	Message []byte
 }
 
-// Answers is what a filter has asked for.
+// Answers has the answers to a filter's lookups.
 type Answers struct {
-	// What Ask.State was.
+	// The State of the Ask.
 	State []byte
-	// One for each lookup, in the same order.
+	// One per lookup, in the same order.
 	Found []Found
 }
 
 // Found is the answer to one lookup.
 type Found struct {
 	Status Status
-	// With the upper bits of the OPT record; SERVFAIL, 2, where there is no response.
+	// Including the upper bits of the OPT record; 2, SERVFAIL, without a response.
 	Rcode  uint16
 	Source Source
 	// The lowest TTL of its records, in seconds; 0 if it has none.
@@ -117,21 +117,21 @@ type Found struct {
 	Message []byte
 }
 
-// Status is what became of a lookup. There may be others than these.
+// Status is the result of a lookup. Later versions may add values.
 type Status uint8
 
-// What becomes of lookups.
+// The results of lookups.
 const (
-	// There is a response that says something: records, or that there are none.
+	// There is a conclusive response: records, or that there are none.
 	Answered Status = iota
-	// Nothing could be found out.
+	// No result.
 	Failed
 	TimedOut
-	// It was not made, or given up, since a limit of the proxy's was reached.
+	// Not made, or abandoned, because a limit of the proxy was reached.
 	Limited
 )
 
-// What details are.
+// Kinds of details.
 const (
 	isEDNSOption = 1 + iota
 	isListener
@@ -144,7 +144,7 @@ const (
 	isNamespaceAnnotation
 )
 
-// Details is what the manifest asked for: what each is, by its number in wit/types.wit, and its octets.
+// Details has the details that the manifest requested: the kind of each, numbered as in wit/types.wit, and its bytes.
 func (q *Query) Details() iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for rest := q.details; len(rest) >= 4; {
@@ -162,28 +162,28 @@ func (q *Query) EDNSOption(code uint16) ([]byte, bool) {
 	return q.detail(isEDNSOption, binary.BigEndian.AppendUint16(nil, code))
 }
 
-// Listener is the address and port that the query came to; empty if it is not told.
+// Listener is the address and port of the listener that received the query; empty if unknown.
 func (q *Query) Listener() string {
 	listener, _ := q.detail(isListener, nil)
 	return string(listener)
 }
 
-// ServerName is the name that the client asked for in TLS; empty if it is not told.
+// ServerName is the server name that the client sent in TLS; empty if unknown.
 func (q *Query) ServerName() string {
 	name, _ := q.detail(isServerName, nil)
 	return string(name)
 }
 
-// FromHost is whether the node itself asks, or a pod on its network.
+// FromHost is whether the client is the node itself or a pod on its network.
 func (q *Query) FromHost() bool {
 	_, host := q.detail(isHost, nil)
 	return host
 }
 
-// Pod is one that asks.
+// Pod is the identity of a pod.
 type Pod struct{ Namespace, Name, ServiceAccount string }
 
-// Pod is who asks, and whether it is known to be a pod.
+// Pod is the client, and whether it is known to be a pod.
 func (q *Query) Pod() (Pod, bool) {
 	octets, there := q.detail(isPod, nil)
 	parts := bytes.Split(octets, []byte{0})
@@ -212,7 +212,7 @@ func (q *Query) label(wanted uint16, name string) (string, bool) {
 	return string(value), there
 }
 
-// detail is what is behind a prefix in the first detail of a kind that begins with it.
+// detail is the rest of the first detail of a kind that begins with a prefix.
 func (q *Query) detail(wanted uint16, prefix []byte) ([]byte, bool) {
 	for kind, octets := range q.Details() {
 		if rest, found := bytes.CutPrefix(octets, prefix); found && kind == wanted {

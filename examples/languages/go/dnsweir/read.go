@@ -1,6 +1,6 @@
 package dnsweir
 
-// What comes in: records of numbers, which are read in place, and the configuration.
+// Input: records of numbers, which are read in place, and the configuration.
 
 import (
 	"encoding/binary"
@@ -43,7 +43,7 @@ type rawAnswer struct {
 	messageStart, messageLength uint32
 }
 
-// What stands behind a query or a response about which was asked.
+// The fields after a query or response that was asked about.
 type rawAbout struct {
 	_                       structs.HostLayout
 	stateStart, stateLength uint32
@@ -74,7 +74,7 @@ type rawEvent struct {
 	messageStart, messageLength uint32
 }
 
-// As large as wit/types.wit makes them.
+// Sizes as in wit/types.wit.
 var (
 	_ [40]byte = [unsafe.Sizeof(rawQuery{})]byte{}
 	_ [64]byte = [unsafe.Sizeof(rawResponse{})]byte{}

@@ -6,26 +6,26 @@ import (
 	"unsafe"
 )
 
-// Table is a table that all instances of a filter share, by its index in Manifest.Tables. It is not there before
-// configure has returned. What is put there without a time, 0, stays.
+// Table is a table shared by all instances of a filter: its index in Manifest.Tables. It does not exist before
+// configure has returned. Entries with a time of 0 do not expire.
 type Table uint32
 
 // TableShape declares a table.
 type TableShape struct {
 	// 1 to 63 ASCII letters, digits, -, _ or .
 	Name string
-	// Octets of all its entries, at least 4 096.
+	// Size of all its entries in bytes, at least 4,096.
 	Octets uint32
 	// Whether the metrics show its numbers, by key.
 	Shown bool
 }
 
-// Get is the value under a key, and whether there is one.
+// Get is the value of a key, and whether there is one.
 func (t Table) Get(key []byte) ([]byte, bool) {
 	return some(func() { tablesGet(uint32(t), asText(key), returnedTo()) })
 }
 
-// Number is the number under a key, and whether there is one.
+// Number is the number of a key, and whether there is one.
 func (t Table) Number(key []byte) (int64, bool) {
 	octets, there := t.Get(key)
 	if !there || len(octets) != 8 {
@@ -34,32 +34,32 @@ func (t Table) Number(key []byte) (int64, bool) {
 	return int64(binary.LittleEndian.Uint64(octets)), true
 }
 
-// Put puts a value in the place of what is there, unless it is refused.
+// Put stores a value, replacing any other. False if it was refused.
 func (t Table) Put(key, value []byte, ttl time.Duration) bool {
 	return tablesPut(uint32(t), asText(key), asText(value), lifetime(ttl))
 }
 
-// Remove removes what is under a key, and says whether there was anything.
+// Remove removes a key, and returns whether it existed.
 func (t Table) Remove(key []byte) bool { return tablesRemove(uint32(t), asText(key)) }
 
-// Add adds to a number, and returns the sum. Later additions do not prolong its time.
+// Add adds to a number, and returns the sum. Later additions do not extend its lifetime.
 func (t Table) Add(key []byte, by int64, ttl time.Duration) int64 {
 	return tablesAdd(uint32(t), asText(key), by, lifetime(ttl))
 }
 
-// CompareAndSwap puts a value, or removes what is there if it is nil, if the value is as expected until then; nil:
-// there is none.
+// CompareAndSwap stores a value, or removes the key if the new value is nil, if the current value is as expected (nil:
+// there is none).
 func (t Table) CompareAndSwap(key, expected, value []byte, ttl time.Duration) bool {
 	return tablesCompareAndSwap(uint32(t), asText(key), expected != nil, asText(expected), value != nil, asText(value),
 		lifetime(ttl))
 }
 
-// Take takes tokens out of a bucket, which fills by so many a second up to burst, if they are there.
+// Take takes tokens from a bucket, which refills at rate per second up to burst, if it has enough.
 func (t Table) Take(key []byte, tokens uint32, rate float64, burst uint32) bool {
 	return tablesTake(uint32(t), asText(key), tokens, rate, burst)
 }
 
-// lifetime is a time in milliseconds: what is short is not without end.
+// lifetime is a time in milliseconds: a short one is not rounded to 0, which means no expiry.
 func lifetime(ttl time.Duration) uint64 {
 	if ttl <= 0 {
 		return 0

@@ -13,52 +13,52 @@ type Record struct {
 	Data        []byte
 }
 
-// ExtendedError says why a response is as it is (RFC 8914).
+// ExtendedError is the reason for a response (RFC 8914).
 type ExtendedError struct {
 	Code uint16
 	Text string
 }
 
-// Reply is a whole answer. The proxy puts question, ID, flags and EDNS right.
+// Reply is a complete answer. The proxy sets question, ID, flags and EDNS.
 type Reply struct {
 	Rcode         uint16
 	Authoritative bool
 	Answers       []Record
-	// With an SOA record, a denial can be cached.
+	// A negative answer can be cached if it has an SOA record here.
 	Authority  []Record
 	Additional []Record
 	Error      *ExtendedError
 }
 
-// Rewrite is what a query goes on as. What is not said stays as it is.
+// Rewrite is a query's new question. What is not set does not change.
 type Rewrite struct {
 	Name        []byte
 	Type, Class uint16
-	// Whether records of the answer keep the new name. Almost always false: resolvers drop answers to other names.
+	// Whether answer records keep the new name. Almost always false: resolvers discard answers to other names.
 	KeepAnswers bool
 }
 
-// Ask is what a filter wants to know before it decides.
+// Ask has the lookups that a filter needs before it decides.
 type Ask struct {
-	// All are made at once, at most 16.
+	// At most 16, all made at once.
 	Lookups []Lookup
-	// How long all of them together may take; 0: two seconds.
+	// Time limit for all of them together; 0: two seconds.
 	Time time.Duration
-	// Handed back with the answers: the instance that gets them need not be the one that asked.
+	// Returned with the answers, because another instance may get them.
 	State []byte
 }
 
-// Lookup is a question of a filter's own. It is made as if a client had asked, or below the filter, or in a zone.
+// Lookup is a query made by a filter: like a client's, below the filter, or in a zone.
 type Lookup struct {
 	Name []byte
 	Type uint16
-	// Whether it is made from the stage below this filter, in the zone of the query.
+	// Whether it starts at the stage below this filter, in the zone of the query.
 	Below bool
-	// The zone from whose first stage it is made, in presentation format; empty: that which owns the name.
+	// The zone at whose first stage it starts, in presentation format; empty: the zone that owns the name.
 	Zone string
 }
 
-// Verdict is what is said of a query.
+// Verdict is the decision about a query.
 type Verdict struct {
 	decision uint8
 	reply    *Reply
@@ -85,52 +85,52 @@ const (
 	ask
 )
 
-// Pass hands the query on to the next stage: what plugin.NextOrFailure does in CoreDNS.
+// Pass passes the query to the next stage, like plugin.NextOrFailure in CoreDNS.
 func Pass() Verdict { return Verdict{decision: pass} }
 
-// Answer answers here and now.
+// Answer answers the query.
 func Answer(rcode uint16, answers ...Record) Verdict {
 	return AnswerWith(Reply{Rcode: rcode, Answers: answers})
 }
 
-// AnswerWith answers with all of a message.
+// AnswerWith answers with a complete reply.
 func AnswerWith(reply Reply) Verdict { return Verdict{decision: answer, reply: &reply} }
 
 // Refuse answers with this rcode and nothing else.
 func Refuse(rcode uint16) Verdict { return Verdict{decision: refuse, reply: &Reply{Rcode: rcode}} }
 
-// Rename lets the query go on under another name, in wire format; the client gets its own name back.
+// Rename continues with another name, in wire format; the answer has the client's name.
 func Rename(name []byte) Verdict { return RewriteTo(Rewrite{Name: name}) }
 
-// RewriteTo lets the query go on under another name, type or class.
+// RewriteTo continues with another name, type or class.
 func RewriteTo(to Rewrite) Verdict { return Verdict{decision: rewrite, rewrite: &to} }
 
 // Alias gives the client a CNAME to the first of these names that exists, and what that name resolves to.
 func Alias(names ...[]byte) Verdict { return Verdict{decision: alias, names: names} }
 
-// Drop leaves the client without an answer.
+// Drop sends no response.
 func Drop() Verdict { return DropFor("") }
 
-// DropFor does that for a reason, which the metrics count by: at most 64 octets.
+// DropFor does so for a reason, a label of the metrics: at most 64 bytes.
 func DropFor(reason string) Verdict { return Verdict{decision: drop, reason: reason} }
 
-// AskFirst puts the verdict off: QueryAnswers is called with the answers.
+// AskFirst postpones the verdict: QueryAnswers is called with the answers.
 func AskFirst(what Ask) Verdict { return Verdict{decision: ask, ask: &what} }
 
-// Remember says for how long the verdict holds for everybody who asks for the same name, type and class: the
-// filter is not asked again meanwhile.
+// Remember sets how long the verdict also applies to all clients' queries for the same name, type and class, without
+// calling the filter.
 func (v Verdict) Remember(d time.Duration) Verdict {
 	v.remember = milliseconds32(d)
 	return v
 }
 
-// Edit says what to do with the response, if that is already known.
+// Edit sets the changes to the response, if already known.
 func (v Verdict) Edit(edit Edit) Verdict {
 	v.edit = &edit
 	return v
 }
 
-// Error says why the response is as it is.
+// Error sets the extended error of the response.
 func (v Verdict) Error(code uint16, text string) Verdict {
 	why := &ExtendedError{code, text}
 	if v.reply != nil {
@@ -147,32 +147,32 @@ func (v Verdict) Error(code uint16, text string) Verdict {
 	return v.Edit(edit)
 }
 
-// SkipResponse leaves the response phase out for this query.
+// SkipResponse skips the response phase for this query.
 func (v Verdict) SkipResponse() Verdict {
 	v.skip = true
 	return v
 }
 
-// Delay holds the response back once there is one, for two seconds at most.
+// Delay holds the response back once it is ready, for two seconds at most.
 func (v Verdict) Delay(d time.Duration) Verdict {
 	v.delay = uint16(d.Milliseconds())
 	return v
 }
 
-// Source has a query that goes on sent to this source, an index into Manifest.Sources.
+// Source sends a query that continues to this source, an index into Manifest.Sources.
 func (v Verdict) Source(source int) Verdict {
 	index := uint16(source)
 	v.source = &index
 	return v
 }
 
-// ClientSubnet has upstreams told from which network a query that goes on comes (RFC 7871).
+// ClientSubnet sends this client subnet with a query that continues (RFC 7871).
 func (v Verdict) ClientSubnet(subnet netip.Prefix) Verdict {
 	v.subnet = subnet
 	return v
 }
 
-// ResponseVerdict is what is said of a response.
+// ResponseVerdict is the decision about a response.
 type ResponseVerdict struct {
 	decision uint8
 	reply    *Reply
@@ -189,25 +189,25 @@ const (
 	responseAsk
 )
 
-// PassResponse lets the response go on.
+// PassResponse lets the response continue.
 func PassResponse() ResponseVerdict { return ResponseVerdict{} }
 
-// Replace gives the client this instead.
+// Replace sends the client this instead.
 func Replace(reply Reply) ResponseVerdict {
 	return ResponseVerdict{decision: responseReplace, reply: &reply}
 }
 
-// DropResponse leaves the client without a response, for a reason that the metrics count by.
+// DropResponse sends no response, for a reason, a label of the metrics.
 func DropResponse(reason string) ResponseVerdict {
 	return ResponseVerdict{decision: responseDrop, reason: reason}
 }
 
-// AskAboutResponse puts the verdict off: ResponseAnswers is called with the answers.
+// AskAboutResponse postpones the verdict: ResponseAnswers is called with the answers.
 func AskAboutResponse(what Ask) ResponseVerdict {
 	return ResponseVerdict{decision: responseAsk, ask: &what}
 }
 
-// Edit says what is changed in what goes on.
+// Edit sets the changes to what continues.
 func (v ResponseVerdict) Edit(edit Edit) ResponseVerdict {
 	v.edit = &edit
 	return v
@@ -219,7 +219,7 @@ func (v ResponseVerdict) Delay(d time.Duration) ResponseVerdict {
 	return v
 }
 
-// milliseconds32 is a duration as the interface has it; what is too long lasts as long as it can.
+// milliseconds32 is a duration in the interface's form; one that is too long becomes the maximum.
 func milliseconds32(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 0), 1<<32-1))
 }

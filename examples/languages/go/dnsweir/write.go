@@ -1,13 +1,13 @@
 package dnsweir
 
-// What goes out: verdicts, the manifest and mistakes. Room for them is clear: what is not put is zero, false or none.
+// Output: verdicts, the manifest and mistakes. Their memory is zeroed: what is not written is zero, false or none.
 
 import (
 	"encoding/binary"
 	"math"
 )
 
-// Octets of a record of the interface.
+// Sizes of the interface's records in bytes.
 const (
 	verdictSize         = 160
 	responseVerdictSize = 108
@@ -18,12 +18,12 @@ const (
 
 // said is a verdict of either kind.
 type said interface {
-	// Whether it is what saying nothing means.
+	// Whether it equals no verdict.
 	silent() bool
 	put(at []byte, index uint32)
 }
 
-// say has each record of a batch decided, and returns where the list of verdicts is.
+// say decides about each record of a batch, and returns the address of the list of verdicts.
 func say[V said](length, size uint32, decide func(uint32) V) uint32 {
 	verdicts := take(length * size)
 	count := uint32(0)
@@ -118,7 +118,7 @@ func putRewrite(at []byte, to *Rewrite) {
 	putBool(at[20:], !to.KeepAnswers)
 }
 
-// putSome16 puts a number that is none if it is 0, as no type and no class is.
+// putSome16 writes an optional number; 0, which is no type or class, is none.
 func putSome16(at []byte, value uint16) {
 	if value != 0 {
 		at[0] = 1
