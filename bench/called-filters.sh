@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds rewrite and nodecache with one constant changed: their verdicts are not remembered, so that the
-# proxy really calls them for every query. For the peer `dnsweir+3-called`.
+# Builds rewrite and nodecache with one constant changed, so that their verdicts are not remembered and the proxy calls
+# them for every query. For the peer `dnsweir+3-called`.
 #
-# usage: bench/called-filters.sh FOLDER      (from the top of the repository)
+# usage: bench/called-filters.sh FOLDER      (from the root of the repository)
 set -eu
 into=${1:?usage: bench/called-filters.sh FOLDER}
 mkdir -p "$into"
@@ -14,11 +14,11 @@ for filter in rewrite nodecache; do
     file=$copy/filters/$filter/src/lib.rs
     sed -i 's/^const REMEMBER: Duration = .*;/const REMEMBER: Duration = Duration::ZERO;/' "$file"
     grep -q 'REMEMBER: Duration = Duration::ZERO' "$file" || {
-        echo "$filter: there is no constant REMEMBER any more; change this script" >&2
+        echo "$filter has no constant REMEMBER any more; change this script" >&2
         exit 1
     }
 done
-# The copy is thrown away, what was compiled is not.
+# The copy is deleted; compiled files are kept.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/called-filters"
 cd "$copy"
 cargo build --release --target wasm32-unknown-unknown -p dnsweir-filter-rewrite -p dnsweir-filter-nodecache

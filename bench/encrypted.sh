@@ -1,6 +1,7 @@
 #!/bin/bash
-# Measures what a cache hit costs over each transport, in dnsweir, unbound and dnsdist; README.md tells how. Needs unbound,
-# dnsdist, dnsperf, h2load (Debian: nghttp2-client), openssl, python3, and target/release of this repository. ROUNDS and SECONDS_EACH say how often and how long.
+# Measures what a cache hit costs over each transport, in dnsweir, unbound and dnsdist; README.md describes the method.
+# Needs unbound, dnsdist, dnsperf, h2load (Debian: nghttp2-client), openssl, python3, and target/release of this
+# repository. ROUNDS and SECONDS_EACH set the number of rounds and their length.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../target}/release
@@ -28,7 +29,7 @@ openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -days 2 -out certific
     -extfile <(echo "subjectAltName=DNS:$name,IP:$ip") 2>/dev/null
 
 for number in {1..1000}; do echo "h$number.hot.example A"; done >names
-# The same as RFC 8484 section 4.1 has them in a URI.
+# The same in URIs (RFC 8484 section 4.1).
 python3 - <<'END' >queries
 import base64, struct
 for number in range(1, 1001):
@@ -37,7 +38,7 @@ for number in range(1, 1001):
     print(base64.urlsafe_b64encode(query).rstrip(b"=").decode())
 END
 
-# start CORE COMMAND...: starts a program on a processor.
+# start CORE COMMAND...: starts a program on a CPU.
 start() {
     local core=$1
     shift
@@ -48,7 +49,7 @@ start() {
 start 1 "$target/dnsweir-bench" upstream --listen "$ip:5300"
 
 port[dnsweir]=5400 port[unbound]=5410 port[dnsdist]=5420
-# Behind its first port, for UDP and TCP, each has one for TLS, for HTTPS and for QUIC.
+# After its first port, for UDP and TCP, each has one for TLS, for HTTPS and for QUIC.
 cat >dnsweir.kdl <<END
 listen "$ip:5400" "tls://$ip:5401" "https://$ip:5402" ${QUIC-"\"quic://$ip:5403\""} {
     certificate "$work/certificate.pem" key="$work/key.pem"
@@ -101,7 +102,7 @@ END
 start 0 dnsdist --supervised --disable-syslog -C dnsdist.conf
 process[dnsdist]=$!
 
-# Nothing asks for load over QUIC but another dnsweir, which keeps no answers.
+# Neither load generator is used over QUIC: another dnsweir, without a cache, sends the queries.
 cat >asking.kdl <<END
 listen "$ip:5430"
 workers 1
@@ -110,8 +111,8 @@ END
 [ -n "${QUIC-yes}" ] && start 1 "$dnsweir" run --log-level warn --config asking.kdl
 sleep 2
 
-# ask SERVER TRANSPORT SECONDS: asks over 16 connections that are kept, with 64 queries under way; prints how many were
-# answered. dnsperf 2.10 waits for acknowledgements between the parts of its requests over HTTPS, so that is left to h2load.
+# ask SERVER TRANSPORT SECONDS: sends queries over 16 persistent connections, with 64 in flight; prints the number of
+# answers. dnsperf 2.10 waits for acknowledgements between the parts of its HTTPS requests, so HTTPS uses h2load.
 ask() {
     local at=${port[$1]} mode=(-m "$2")
     case $2 in
@@ -128,7 +129,7 @@ ask() {
         sed -n 's/^ *Queries completed: *\([0-9]*\).*/\1/p'
 }
 
-# spent SERVER: nanoseconds of processor time of all its threads.
+# spent SERVER: nanoseconds of CPU time of all its threads.
 spent() {
     cat /proc/"${process[$1]}"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
@@ -147,7 +148,7 @@ for ((round = 0; round < rounds; round++)); do
     for ((place = 0; place < ${#turns[@]}; place++)); do
         read -r server transport <<<"${turns[(place + round) % ${#turns[@]}]}"
         kill -CONT "${process[$server]}"
-        # Connections are made, and their handshakes counted, in each measurement: 16 of some 100 000 queries.
+        # Each measurement includes the handshakes of its connections: 16 for some 100 000 queries.
         ask "$server" "$transport" 1 >/dev/null
         before=$(spent "$server")
         answered=$(ask "$server" "$transport" "$seconds")
@@ -158,7 +159,7 @@ for ((round = 0; round < rounds; round++)); do
     done
 done
 
-echo "processor time of the server for each answer, µs: median (least to most) of $rounds rounds"
+echo "CPU time of the server per answer, µs: median (minimum to maximum) of $rounds rounds"
 echo
 awk '
     $4 > 0 { key = $1 " " $2; count[key]++; cost[key, count[key]] = $3 / $4 / 1000 }

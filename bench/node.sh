@@ -1,10 +1,12 @@
 #!/bin/bash
-# Measures what a query from a pod costs a whole Kubernetes node: with dnsweir, with node-cache, and with neither; README.md tells how.
+# Measures what a query from a pod costs a whole Kubernetes node: with dnsweir, with node-cache, and with neither;
+# README.md describes the method.
 #
 #   KUBE_BIN=FOLDER NODE_CACHE=PROGRAM bench/node.sh [iptables|nftables]
 #
-# Needs what tests/cluster/run.sh needs, which also fills KUBE_BIN, a build of kubernetes-sigs/node-local-dns, and target/release of this repository.
-# ROUNDS, SECONDS_EACH, RATE and MISSES (queries per second) say how often, how long and how much.
+# Needs the prerequisites of tests/cluster/run.sh, which also fills KUBE_BIN, a build of kubernetes-sigs/node-local-dns,
+# and target/release of this repository. ROUNDS, SECONDS_EACH, RATE and MISSES set the number of rounds, their length and
+# the queries per second.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../target}/release
@@ -28,7 +30,8 @@ trap finish EXIT
 kubectl=$KUBE_STATE/kubectl
 node() { exec nsenter --net=/var/run/netns/dnsweir-node "$@"; }
 
-# The cluster's DNS, on the other node, with the names that are asked; what the cluster's tests have deployed on this one goes.
+# Gives the cluster's DNS, on the other node, the names to query, and removes what the cluster's tests have deployed on
+# this one.
 "$kubectl" -n kube-system create configmap coredns --dry-run=client -o yaml --from-file=Corefile=<(cat <<END
 .:53 {
     errors
@@ -52,7 +55,7 @@ END
 "$kubectl" -n kube-system delete daemonset/dnsweir --wait > /dev/null
 "$kubectl" -n kube-system wait --for=delete pod -l k8s-app=dnsweir --timeout=60s > /dev/null
 
-# process NODE CONTAINER: the process of a container of this name on a node.
+# process NODE CONTAINER: prints the PID of the container of this name on a node.
 process() {
     local container number
     containers() { ctr -a "$KUBE_STATE/$node/containerd.sock" -n k8s.io "$@"; }
@@ -67,7 +70,7 @@ process() {
 coredns=$(process other coredns)
 pod=$(process node client)
 
-# node-cache has its Corefile as the addon's manifest has it, once with force_tcp and once without.
+# node-cache's Corefile is that of the addon's manifest, once with force_tcp and once without.
 for last in 10 11; do
     cat <<END
 $zone:53 {
@@ -86,7 +89,7 @@ $zone:53 {
 }
 END
 done > "$work/Corefile"
-# A kernel may have no dummy devices; a bridge without ports does as well.
+# If the kernel has no dummy devices, a bridge without ports works as well.
 (node sh -c "ip link add nodelocaldns type dummy 2> /dev/null || ip link add nodelocaldns type bridge
     ip addr add 169.254.20.10/32 dev nodelocaldns; ip addr add 169.254.20.11/32 dev nodelocaldns; ip link set nodelocaldns up")
 node "${NODE_CACHE:?}" -setupinterface=false -localip 169.254.20.10,169.254.20.11 -conf "$work/Corefile" >> "$work/log" 2>&1 &
@@ -111,13 +114,13 @@ by_tcp=${processes[-1]}
 dnsweir 169.254.20.13 udp
 by_udp=${processes[-1]}
 
-# The least that the client itself and a server can cost: a fixed reply, in the pod.
+# The minimum cost of the client and a server: a fixed reply, in the pod.
 nsenter --net="/proc/$pod/ns/net" "$target/dnsweir-bench" upstream --listen 127.0.0.1:5300 >> "$work/log" 2>&1 &
 floor=$!
 processes+=("$floor")
 sleep 5
 
-# What else runs on the node has its own costs: it waits meanwhile.
+# Stops everything else on the node, so that its costs are not measured.
 for name in kubelet-{node,other} proxy-{node,other} scheduler controllers apiserver etcd containerd-{node,other}; do
     stopped+=("$(cat "$KUBE_STATE/pid/$name")")
 done

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Measures what pods of a real Kubernetes node lose when something breaks: with dnsweir, with dnsweir in node-cache's place, and with
-# node-cache.
+# Measures the queries that pods of a real Kubernetes node lose when something breaks: with dnsweir, with dnsweir in
+# node-cache's place, and with node-cache.
 #
 #   KUBE_BIN=FOLDER NODE_CACHE=PROGRAM bench/troubles.sh TABLE [iptables|nftables]
 #
-# Needs what tests/cluster/run.sh needs, which also fills KUBE_BIN; a build of kubernetes-sigs/node-local-dns; cc, and musl-gcc for the
-# clients of that library. TABLE is a file to which lines are added, SUBJECT;EVENT;CLIENT;ASKED;LOST;SLOW, and what is in it is not
-# measured again. ROWS names events, with | between, if not all are wanted. It takes an hour.
+# Needs the prerequisites of tests/cluster/run.sh, which also fills KUBE_BIN; a build of kubernetes-sigs/node-local-dns;
+# cc, and musl-gcc for the musl clients. Lines SUBJECT;EVENT;CLIENT;ASKED;LOST;SLOW are appended to the file TABLE;
+# combinations already in it are not measured again. ROWS selects events, separated by |. It takes an hour.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."

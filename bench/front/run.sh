@@ -1,6 +1,6 @@
 #!/bin/bash
-# Measures an answer cache in the kernel in front of the proxy; README.md tells how. Needs root, clang, iproute2,
-# ethtool, and target/release of this repository. Options go to `dnsweir-bench ask`.
+# Measures an answer cache in the kernel in front of the proxy; README.md describes the method. Needs root, clang,
+# iproute2, ethtool, and target/release of this repository. Options are passed to `dnsweir-bench ask`.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}/release
@@ -16,7 +16,7 @@ finish() {
 }
 trap finish EXIT
 
-# ready NAMESPACE ADDRESS: waits until something listens there.
+# ready NAMESPACE ADDRESS: waits until something listens on it.
 ready() {
     for _ in {1..100}; do
         ip netns exec "$1" bash -c "exec 3<>/dev/tcp/$2/53" 2>/dev/null && return
@@ -26,8 +26,8 @@ ready() {
     exit 1
 }
 
-# thread DEVICE CORE: a thread of its own takes the device's packets, on one processor and before others, as an
-# interrupt would.
+# thread DEVICE CORE: pins the thread that receives the device's packets to a CPU, with the highest priority, like an
+# interrupt. Prints its ID.
 thread() {
     local id
     id=$(pgrep "^napi/$1-")
@@ -36,7 +36,7 @@ thread() {
     echo "$id"
 }
 
-# link NUMBER NAME: a network of its own for a server, and a link from the client's to it.
+# link NUMBER NAME: a network namespace for a server, linked to the client's.
 link() {
     local number=$1 server=front-$2 side namespace device
     ip netns add "$server"
@@ -47,7 +47,7 @@ link() {
     for side in "$server fs$number" "front-client fc$number"; do
         read -r namespace device <<<"$side"
         ip -n "$namespace" link set "$device" up
-        # Whole checksums, as on a wire; GRO is what gives the device a poll loop.
+        # Full checksums, as on a wire; GRO gives the device a poll loop.
         ip netns exec "$namespace" ethtool -K "$device" tx off gro on >/dev/null
         ip netns exec "$namespace" sh -c "echo 1 >/sys/class/net/$device/threaded"
     done
@@ -55,7 +55,7 @@ link() {
     thread "fc$number" 1 >/dev/null
 }
 
-# serve NUMBER NAME COMMAND...: starts a server on processor 0, and notes who works for it.
+# serve NUMBER NAME COMMAND...: starts a server on CPU 0, and records the threads charged to it.
 serve() {
     local number=$1 name=$2
     shift 2
@@ -65,7 +65,7 @@ serve() {
     places+=("$name@10.97.$number.2:53@$(thread "fs$number" 0)+$!")
 }
 
-# proxy NUMBER NAME: the proxy, with an upstream on processor 1.
+# proxy NUMBER NAME: starts the proxy, with an upstream on CPU 1.
 proxy() {
     taskset -c 1 ip netns exec "front-$2" "$target/dnsweir-bench" upstream --listen 127.0.0.1:5300 &
     servers+=($!)
@@ -80,7 +80,7 @@ END
     serve "$1" "$2" "$target/dnsweir" run --log-level warn --config "$work/$2.kdl"
 }
 
-# front NUMBER NAME: the program, on the server's end of the link; gives its ID.
+# front NUMBER NAME: attaches the program to the server's end of the link; prints its ID.
 front() {
     ip -n "front-$2" link set "fs$1" xdp obj "$work/front.o" program front
     ip -n "front-$2" link show "fs$1" | grep -oP 'prog/xdp id \K\d+'
@@ -100,5 +100,5 @@ seq -f 'h%010g.bench.example.net' 0 63 | ip netns exec front-front "$work/fill" 
 
 printf -v list '%s,' "${places[@]}"
 ip netns exec front-client "$target/dnsweir-bench" ask --servers "${list%,}" "$@"
-# Whether it was the program that answered.
+# Shows whether the program answered.
 ip netns exec front-front ethtool -S fs3 | grep -E 'xdp_(packets|tx):'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws the dashboards in dashboards/ as they would look now, from the answers of a Prometheus: draw.py URL FOLDER [SECONDS]
+"""Draws the dashboards in dashboards/ as they look now, with data from a Prometheus: draw.py URL FOLDER [SECONDS]
 
-An SVG for each, of the last SECONDS (240). Needs nothing but Python; Grafana shows the same with more comfort."""
+Writes an SVG for each, covering the last SECONDS (240). Needs only Python; Grafana shows the same more comfortably."""
 
 import json
 import math
@@ -25,11 +25,11 @@ STYLE = """svg { font: 12px system-ui, sans-serif; fill: #1f2329; background: #f
 
 
 def ask(url, expression, begin, end):
-    """The series of an expression: labels, and for each step that has one a value."""
+    """Yields the series of an expression: labels, and a value for each step that has one."""
     step = (end - begin) / STEPS
     window = f"{max(10, math.ceil(4 * step))}s"
     expression = expression.replace("$__rate_interval", window).replace("$__interval", window)
-    # The variables of the dashboards are at "all".
+    # Dashboard variables are set to "all".
     expression = re.sub(r"\$\{?[a-z]\w*\}?", ".*", expression)
     query = urllib.parse.urlencode({"query": expression, "start": begin, "end": end, "step": step})
     with urllib.request.urlopen(f"{url}/api/v1/query_range?{query}", timeout=30) as answer:
@@ -40,7 +40,7 @@ def ask(url, expression, begin, end):
 
 
 def spell(value, unit):
-    """A number as an axis shows it."""
+    """Formats a number for an axis."""
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     if unit == "s":
@@ -54,13 +54,13 @@ def spell(value, unit):
 
 
 def legend(target, labels):
-    """What a series is called."""
+    """Returns the name of a series."""
     written = target.get("legendFormat") or ", ".join(f"{name}={value}" for name, value in labels.items())
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda name: labels.get(name[1], ""), written).strip()
 
 
 def ceiling(most):
-    """A round number that is not below."""
+    """Returns a round number that is at least `most`."""
     if most <= 0:
         return 1
     size = 10 ** math.floor(math.log10(most))
@@ -68,7 +68,7 @@ def ceiling(most):
 
 
 def draw_lines(out, place, unit, series, begin, end):
-    """The curves of a panel, with axes and what they are called."""
+    """Draws the curves of a panel, with axes and a legend."""
     left, top, width, height = place
     most = ceiling(max(value for _, values in series for _, value in values))
     x = lambda at: left + 58 + (at - begin) / (end - begin) * (width - 72)
@@ -112,7 +112,7 @@ def draw_panel(out, panel, url, begin, end):
         for labels, values in ask(url, target["expr"], begin, end)
         if values
     ]
-    # A dozen curves at zero only hide the others.
+    # Curves at zero would only hide the others.
     moving = [one for one in series if any(value for _, value in one[1])]
     series = moving if moving else series[:8]
     series.sort(key=lambda one: -max(value for _, value in one[1]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Photographs a page in Chromium: photograph.py URL FILE WIDTH HEIGHT SECONDS [dark]
+"""Takes a screenshot of a page in Chromium: photograph.py URL FILE WIDTH HEIGHT SECONDS [dark]
 
-The page is looked at for so many seconds first, since what shows rates has to see time pass."""
+The page is open for SECONDS first, since rates need time to appear."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ import time
 
 
 class Browser:
-    """Chromium's own protocol: an object and a zero octet at a time, through a pipe."""
+    """Speaks Chromium's DevTools protocol through a pipe: JSON objects, each followed by a zero byte."""
 
     def __init__(self, profile):
         inside, self.to = os.pipe()
@@ -41,7 +41,7 @@ class Browser:
             answer = bytearray()
             while (octet := self.answers.read(1)) != b"\0":
                 if not octet:
-                    sys.exit("the browser has ended")
+                    sys.exit("the browser has exited")
                 answer += octet
             answer = json.loads(answer)
             if answer.get("id") == self.calls:

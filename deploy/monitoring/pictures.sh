@@ -1,6 +1,7 @@
 #!/bin/bash
-# Makes the pictures in docs/pictures: what the dashboards and the status page show of two proxies under a varying load, while an upstream
-# goes and comes. Takes five minutes. Needs prometheus, dnsperf, chromium, python3, and target/release of this repository.
+# Creates the pictures in docs/pictures: the dashboards and the status page of two proxies under a varying load, while an
+# upstream fails and recovers. Takes five minutes. Needs prometheus, dnsperf, chromium, python3, and target/release of
+# this repository.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}/release
@@ -22,7 +23,7 @@ start() {
     processes+=($!)
 }
 
-# ask ROUND PROXY QUERIES SECONDS: so many queries a second, of names that are hot, rare or blocked.
+# ask ROUND PROXY QUERIES SECONDS: sends QUERIES per second for hot, rare and blocked names.
 ask() {
     dnsperf -s "$ip" -p "$2" -d "names-$1" -Q "$3" -l "$4" >>log 2>&1
 }

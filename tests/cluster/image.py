@@ -15,7 +15,7 @@ def pack(folder, tag, out):
     config = json.dumps({
         "architecture": "amd64",
         "os": "linux",
-        # Pods say what they run; their sandbox, which the box image is as well, does not.
+        # Pods specify their command; their sandbox, which also uses the box image, does not.
         "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/busybox", "sleep", "infinity"]},
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
     }).encode()

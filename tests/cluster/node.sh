@@ -1,12 +1,12 @@
 #!/bin/bash
-# Two Kubernetes nodes in network namespaces of their own: node.sh up iptables|nftables, node.sh down
+# Two Kubernetes nodes in separate network namespaces: node.sh up iptables|nftables, node.sh down
 #
 #   node 10.200.0.2, pods 10.244.0.0/24 ──┐
 #                                         ├── outside 10.200.0.1, a bridge: the world
 #   other 10.200.0.3, pods 10.244.1.0/24 ─┘
 #
-# On `node` is what rules the cluster, and the pod that asks; on `other` is the cluster's DNS. Between them there are routes and
-# no translation: neither the pods' plugin nor kube-proxy masquerades, which was not told which addresses are pods'.
+# `node` has the control plane and the client pod; `other` has the cluster's DNS. Between them there are routes and no
+# translation: neither the CNI plugin nor kube-proxy masquerades, since kube-proxy does not know which addresses are pods'.
 #
 # Needs root and: etcd-server containerd runc containernetworking-plugins busybox-static iptables nftables
 # iproute2 python3. State is kept in $KUBE_STATE.
@@ -19,12 +19,12 @@ state=${KUBE_STATE:?} bin=${KUBE_BIN:?}
 inside() { nsenter --net=/var/run/netns/dnsweir-"$@"; }
 start() { # NODE NAME PROGRAM ARGUMENT...
     local namespace=dnsweir-$1 name=$2; shift 2
-    # Not by `inside`: the number would be that of a shell around it.
+    # Not with `inside`: the PID would be that of a wrapping shell.
     nsenter --net=/var/run/netns/$namespace "$@" > "log/$name" 2>&1 & echo $! > "pid/$name"
 }
 containers() { local node=$1; shift; ctr -a "$state/$node/containerd.sock" -n k8s.io "$@"; }
 
-# A namespace with an address on the bridge: host NAME NUMBER, which is the last of its addresses.
+# host NAME NUMBER: a namespace with an address on the bridge, whose last part is NUMBER.
 host() {
     local node=dnsweir-$1 number=$2 pods=$(($2 - 2))
     ip netns add "$node"
@@ -35,7 +35,7 @@ host() {
     ip -n "$node" link set lo up && ip -n "$node" link set eth0 up
     ip -n "$node" route add default via 10.200.0.1 && ip -n "$node" -6 route add default via fd00:200::1
     inside "$1" sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'
-    # The way to its pods, for the others.
+    # The route to its pods, for the others.
     ip -n $outside route add "10.244.$pods.0/24" via "10.200.0.$number"
     ip -n $outside -6 route add "fd00:244:0:$pods::/64" via "fd00:200::$number"
 }
@@ -53,7 +53,7 @@ network() {
     ip -n dnsweir-other -6 route add fd00:244::/64 via fd00:200::2
 }
 
-# A place in every hierarchy of control groups, since a kubelet ends pods that it does not know.
+# A group in every cgroup hierarchy, since a kubelet ends pods that it does not know.
 groups() {
     local folder
     for folder in /sys/fs/cgroup/*/; do
@@ -62,7 +62,7 @@ groups() {
     [ ! -e /sys/fs/cgroup/cgroup.controllers ] || mkdir -p "/sys/fs/cgroup/dnsweir-$1"
 }
 
-# What runs on every node: join NAME NUMBER MODE.
+# join NAME NUMBER MODE: starts what runs on every node.
 join() {
     local name=$1 number=$2 mode=$3 file
     mkdir -p "$name/cni" && groups "$name"
@@ -126,7 +126,7 @@ up() {
     echo "two nodes with kube-proxy in $1 mode: $state/kubectl"
 }
 
-# Packs programs with the libraries they ask for, and imports the image: image NAME PROGRAM...
+# image NAME PROGRAM...: packs programs with their libraries, and imports the image.
 image() {
     local name=$1 root=image/$1 program library; shift
     mkdir -p "$root"/{bin,tmp,run,etc}
@@ -147,7 +147,7 @@ image() {
     import "image/$name.tar"
 }
 
-# Gives both nodes an image.
+# Imports an image on both nodes.
 import() {
     local node
     for node in "${nodes[@]}"; do containers "$node" images import "$1" > /dev/null; done
@@ -173,7 +173,7 @@ down() {
     done
     awk -v state="$state/" 'index($2, state) == 1 { print $2 }' /proc/mounts | tac | xargs -r -n1 umount -l
     for node in "${nodes[@]}"; do find /sys/fs/cgroup -depth -type d -path "*/dnsweir-$node*" -exec rmdir {} + ; done || true
-    # Others may have made some meanwhile.
+    # Other processes may have created some meanwhile.
     ip netns list | cut -d' ' -f1 | sort | comm -13 namespaces - | { grep -xE 'cni-.*|dnsweir-(node|other|outside)' || true; } |
         while read -r name; do ip netns del "$name"; done
     cd / && rm -rf "$state" || { sleep 1; rm -rf "$state"; }

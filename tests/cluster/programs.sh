@@ -6,8 +6,8 @@ kubernetes=${KUBERNETES:-1.35.4} coredns=${COREDNS:-1.15.0} helm=${HELM:-4.3.1}
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=$out
 mkdir -p "$out/source" && cd "$out/source"
 
-# k8s.io/kubernetes replaces its parts by folders of its own tree. Elsewhere each part is a module with the
-# version v0.MINOR.PATCH, and a module of ours may say so.
+# k8s.io/kubernetes replaces its modules with folders of its own tree. Each is also published with the version
+# v0.MINOR.PATCH, which a module of ours may require instead.
 manifest=$(go mod download -json "k8s.io/kubernetes@v$kubernetes" | python3 -c 'import json, sys; print(json.load(sys.stdin)["GoMod"])')
 {
     printf 'module cluster\n\ngo 1.25.0\n\nrequire k8s.io/kubernetes v%s\n\n' "$kubernetes"
@@ -21,11 +21,11 @@ programs=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubel
 go mod tidy
 base=k8s.io/component-base/version
 flags="-s -w -X $base.gitVersion=v$kubernetes -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<< "$kubernetes")"
-# All at once: what they share is compiled once, and they are linked beside each other.
+# All at once: shared packages are compiled once, and the programs are linked in parallel.
 go build -ldflags "$flags" -o "$out/" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 go install "helm.sh/helm/v${helm%%.*}/cmd/helm@v$helm"
 
-# CoreDNS with the plugins that the tests name. What it has for clouds and for tracing is most of what all of it is compiled of.
+# CoreDNS with only the plugins that the tests use: those for clouds and tracing make up most of its compilation.
 plugins=(
     acl any autopath bind bufsize cache cancel chaos debug dns64 errors file forward header health hosts k8s_external kubernetes
     loadbalance local log loop metadata metrics minimal nsid ready reload rewrite root secondary template timeouts tls transfer

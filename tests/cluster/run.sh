@@ -1,15 +1,15 @@
 #!/bin/bash
-# Compares dnsweir with CoreDNS, and runs the node's tests on two real Kubernetes nodes: once with kube-proxy in iptables mode,
-# once in nftables mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
+# Compares dnsweir with CoreDNS, and runs the node's tests on two real Kubernetes nodes: once with kube-proxy in iptables
+# mode, once in nftables mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
 #
 #   tests/cluster/run.sh [iptables|nftables]...
 #   tests/cluster/run.sh prepare      only builds what is missing
 #
-# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again, and gets the schemas of Istio's objects and
-# of those of several clusters (1.5 MB). With NODE_CACHE=PATH, the
-# program of kubernetes-sigs/node-local-dns is exchanged for the proxy and back, too; without, a stand-in of ours is enough.
-# With CONTAINERD=FOLDER, the nodes have the containerd, ctr and containerd-shim-runc-v2 there, such as `GOBIN=FOLDER go install` makes of
-# github.com/containerd/containerd/v2/cmd/…; from 2.1 on, filters come by image volume, too, which Debian's does not know.
+# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later runs reuse, and downloads the schemas of
+# Istio's and multicluster objects (1.5 MB). With NODE_CACHE=PATH, the program of kubernetes-sigs/node-local-dns is also
+# replaced by the proxy and back; otherwise a stand-in of ours is used. With CONTAINERD=FOLDER, the nodes use the
+# containerd, ctr and containerd-shim-runc-v2 there, for example built with `GOBIN=FOLDER go install` from
+# github.com/containerd/containerd/v2/cmd/…; from 2.1 on, filters in image volumes are tested too, which Debian's lacks.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
@@ -17,7 +17,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 export KUBE_BIN=${KUBE_BIN:-$target/cluster} KUBE_STATE=${KUBE_STATE:-/tmp/dnsweir-cluster}
 export DNSWEIR=${DNSWEIR_PROGRAMS:-$target/release}/dnsweir PATH=${CONTAINERD:+$(realpath "$CONTAINERD"):}$PATH:/usr/sbin:/sbin
 
-# The same agreement as that of `needs` in tests/harness/tools.rs.
+# The same convention as `needs` in tests/harness/tools.rs.
 missing=()
 [ "$(id -u)" = 0 ] || missing+=(root)
 for program in etcd containerd ctr runc conntrack iptables nft ip nsenter python3 openssl busybox /usr/lib/cni/bridge; do
@@ -33,8 +33,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 cd "$root"
-# The namespaces' names and addresses are the machine's, and so is what is built: one run at a time. What a run starts
-# does not hold the lock, so that nothing a killed one left behind can.
+# Namespaces, addresses and built programs are shared by the whole machine: one run at a time. Processes started by a run
+# do not inherit the lock, so leftovers of a killed run cannot hold it.
 exec 9> "$KUBE_STATE.lock"
 flock --nonblock 9 || { echo "waiting for the other run on this machine"; flock 9; }
 if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
@@ -43,7 +43,7 @@ if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
 fi
 [ -e "$KUBE_BIN/schemas/monitors.yaml" ] || "$here/schemas.sh" "$KUBE_BIN/schemas" 9>&-
 [ "${1:-}" != prepare ] || exit 0
-# The tests that need what was built here, with the program that is tested elsewhere, too.
+# Runs the tests that need the programs built here, with the same build of dnsweir as other tests.
 tests() {
     local release=()
     [ "${DNSWEIR_BUILD:-release}" = quick ] || release=(--release)
@@ -56,7 +56,7 @@ if [ -n "${NODE_CACHE:-}" ]; then
 fi
 COREDNS=$KUBE_BIN/coredns tests --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
-# Rules are kube-proxy's in each mode; what objects become, and what the API server says, is the same in all.
+# Only rules depend on kube-proxy's mode; tests of objects and of the API server run once.
 once=(chart cluster_dns ending manifests records searches service_entries several_clusters webhook who)
 skipped=()
 for mode; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs a package, uses it and removes it: install.sh PACKAGE FOLDER. In namespaces of its own, where an overlay in FOLDER
-# takes all that is written; the machine's own system stays as it is.
+# Installs a package, uses it and removes it: install.sh PACKAGE FOLDER. Runs in its own namespaces, with an overlay in
+# FOLDER for all writes; the machine's own system is unchanged.
 package=$1 system=$2/overlay/system
 mkdir "$2/overlay"
 mount -t tmpfs tmpfs "$2/overlay"
@@ -19,11 +19,11 @@ config=/etc/dnsweir/dnsweir.kdl
 
 dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 dnsweir --version | grep -q '^dnsweir ' || fail "no version"
-dnsweir check $config | grep -q valid || fail "the configuration as it is installed is not valid"
+dnsweir check $config | grep -q valid || fail "the installed configuration is not valid"
 zcat /usr/share/man/man1/dnsweir.1.gz | grep -q dnsweir || fail "no manual page"
 bash -n /usr/share/bash-completion/completions/dnsweir || fail "no completions"
 
-# The operator's own configuration, and an answer by it.
+# The operator's own configuration, and an answer from it.
 cat > $config << 'KDL'
 listen "127.0.0.1"
 admin "127.0.0.1:9253"
@@ -31,7 +31,7 @@ filter "names" { module "builtin:hosts"; config { host "www.example" "192.0.2.1"
 zone "." { use "names"; forward "127.0.0.1:9" }
 KDL
 $(sed -n 's/^ExecStartPre=//p' /lib/systemd/system/dnsweir.service) > /tmp/log || fail "$(cat /tmp/log)"
-# What the unit starts, in its words.
+# The unit's command.
 $(sed -n 's/^ExecStart=//p' /lib/systemd/system/dnsweir.service) 2> /tmp/log &
 pid=$!
 answer() { dig +short +tries=1 +time=1 @127.0.0.1 www.example 2> /dev/null; }
@@ -42,7 +42,7 @@ done
 kill $pid
 wait $pid || fail "it did not end well: $(cat /tmp/log)"
 
-# An upgrade keeps what the operator wrote, a removal too; a purge does not.
+# An upgrade and a removal keep the operator's configuration; a purge deletes it.
 dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 grep -q www.example $config || fail "an upgrade lost the configuration"
 dpkg -r dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
@@ -50,6 +50,6 @@ dpkg -r dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 grep -q www.example $config || fail "a removal lost the configuration"
 dpkg -P dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 [ ! -e /etc/dnsweir ] || fail "a purge left $(ls /etc/dnsweir)"
-[ ! -e /var/cache/dnsweir ] || fail "a purge left what was compiled"
+[ ! -e /var/cache/dnsweir ] || fail "a purge left compiled filters"
 echo "all as it should be"
 INSIDE

@@ -2,7 +2,7 @@
 # The first process of the user-mode kernel; run.sh starts it.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs tmp /run && mkdir /run/t
-# Debian keeps this kernel's modules where modprobe does not look, ours or the kernel's own.
+# Debian keeps this kernel's modules where neither our modprobe nor the kernel's looks.
 release=$(uname -r)
 mkdir -p /run/t/root/lib/modules && ln -s "/usr/lib/uml/modules/$release" "/run/t/root/lib/modules/$release"
 printf '#!/bin/sh\nexec modprobe -d /run/t/root "$@"\n' > /run/t/modprobe && chmod +x /run/t/modprobe
@@ -20,7 +20,7 @@ check() { # WHAT COMMAND...
     "$@" > /run/t/output 2>&1 && echo "ok $what" || { sed 's/^/- /' /run/t/output; fail "$what"; }
 }
 rules() { for t in raw filter nat; do iptables-legacy -t $t -S; ip6tables-legacy -t $t -S; done; }
-# Not how old an address is, nor whether the kernel still asks if others have it.
+# Without the lifetimes of addresses, and without the state of duplicate address detection.
 network() { ip -o link | sed 's/qlen.*//'; ip -o addr | sed 's/ tentative//; s/valid_lft.*//'; rules; }
 
 cat > /run/t/dnsweir.kdl <<'X'
@@ -29,11 +29,11 @@ admin "127.0.0.1:8080"
 zone "example" { file "/run/t/proxy.zone" }
 node { interface "nodelocaldns"; iptables; mode "link-local"; cluster-dns "10.96.0.10" }
 X
-# Zone files and not a filter, whose time limit passes while this kernel stands still.
+# Zone files instead of a filter, whose time limit would pass while this kernel is paused.
 zone_of() { printf '@ 60 SOA ns.example. root.example. 1 60 60 60 60\n@ 60 NS ns.example.\nns 60 A %s\nwww 60 A %s\n' "$1" "$1"; }
 zone_of 192.0.2.1 > /run/t/proxy.zone; zone_of 192.0.2.2 > /run/t/cluster.zone
-# As kube-proxy in IPVS mode has it: the cluster's address on a link of its own, and real servers behind it.
-# The cluster's DNS is 10.244.8.2, in a namespace, and says 192.0.2.2.
+# Like kube-proxy in IPVS mode: the cluster's address on a separate link, with real servers behind it.
+# The cluster's DNS is 10.244.8.2, in a namespace, and answers 192.0.2.2.
 ip link add kube-ipvs0 type dummy && ip addr add 10.96.0.10/32 dev kube-ipvs0
 ip netns add dns && ip link add to8 type veth peer name eth0 netns dns
 ip addr add 10.244.8.1/24 dev to8 && ip link set to8 up
@@ -46,11 +46,11 @@ ip -n pod route add default via 10.244.7.1
 ipvsadm -A -u 10.96.0.10:53 -s rr && ipvsadm -a -u 10.96.0.10:53 -r 10.244.8.2:53 -m
 sed 's/listen.*/listen "10.244.8.2"/; s/proxy.zone/cluster.zone/; /^admin/d; /^node/d' /run/t/dnsweir.kdl > /run/t/cluster.kdl
 ip netns exec dns "$DNSWEIR" run --config /run/t/cluster.kdl 2> /run/t/cluster.log &
-# The legacy tables of the node are in use.
+# Marks the node's legacy tables as in use.
 for c in iptables-legacy ip6tables-legacy; do $c -t raw -N KUBE-HINT; $c -t filter -N KUBE-HINT; $c -t nat -N KUBE-HINT; done
 
-# This kernel stands still for as long as its host has others to run: dig tries again after an answer that came too late.
-answers() { # ADDRESS: also shows what came
+# This kernel pauses while its host runs other processes: dig retries if an answer comes too late.
+answers() { # ADDRESS: also prints the answer
     ip netns exec pod timeout 90 dig +tries=8 +timeout=10 @169.254.20.10 www.example > /run/t/answer; cat /run/t/answer /run/t/cluster.log
     [ "$(awk '$4 == "A" { print $5 }' /run/t/answer)" = "$1" ]
 }

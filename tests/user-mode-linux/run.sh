@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the node's set-up on a kernel with dummy links, IPVS and legacy iptables: Debian's user-mode-linux, with this
+# Tests the node's setup on a kernel with dummy links, IPVS and legacy iptables: Debian's user-mode-linux, with this
 # machine's files as its root. Needs root and: user-mode-linux kmod iptables iproute2 ipvsadm
 # bind9-dnsutils, and a C compiler.
 #

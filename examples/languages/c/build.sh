@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds names.wasm into a folder, `target` beside this file if none is given. Needs clang and lld.
+# Builds names.wasm into a folder, by default `target` beside this file. Needs clang and lld.
 set -eu
 { command -v clang && command -v wasm-ld; } >/dev/null 2>&1 || { echo "C needs clang and lld, version 14 or later; Debian: apt-get install clang lld" >&2; exit 1; }
 into=${1:-target}

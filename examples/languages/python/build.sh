@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Python 3.10 with pip; its one
-# package comes from PyPI.
+# Builds names.wasm into a folder, by default `target` beside this file. Needs Python 3.10 with pip, which fetches one
+# package from PyPI.
 set -eu
 python3 -m pip --version >/dev/null 2>&1 || { echo "Python needs python3, 3.10 or later, with pip; Debian: apt-get install python3-pip" >&2; exit 1; }
 into=${1:-target}

@@ -55,7 +55,7 @@ class Queries:
 
 
 def decide(name, qtype):
-    """The decision about a query; None: it passes."""
+    """Returns the decision on a query; None lets it pass."""
     if qtype == TYPE_A and name in hosts:
         record = ResourceRecord(name, TYPE_A, CLASS_IN, TTL, hosts[name])
         return Decision_Answer(Answer(0, False, answers=[record], authority=[], additional=[], error=None))
@@ -69,7 +69,7 @@ def decide(name, qtype):
 
 
 def check(setting, texts):
-    """The place of a mistake in a node, the mistake, and what would be right."""
+    """Returns where a node has a mistake, the message, and a correction; the message is empty if it has none."""
     if setting not in ("host", "block"):
         return Place_Node(), f"there is no `{setting}` here", "valid here: `host`, `block`"
     if not texts or not wire(texts[0]):
@@ -82,7 +82,7 @@ def check(setting, texts):
 
 
 def wire(name):
-    """The wire format, lowercase, of a name in presentation format without escapes; None if it is invalid."""
+    """Returns the lowercase wire format of a name without escapes; None if it is invalid."""
     labels = name.lower().removesuffix(".").encode().split(b".")
     if not all(0 < len(label) < 64 for label in labels):
         return None

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Rust with the target
+# Builds names.wasm into a folder, by default `target` beside this file. Needs Rust with the target
 # wasm32-unknown-unknown.
 set -eu
 into=${1:-target}
