@@ -3,7 +3,7 @@ app.kubernetes.io/name: dnsweir
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* The cluster's DNS, as values of the configuration. Redirected pods ask it by a service of the release's own. */ -}}
+{{- /* The cluster's DNS, as values of the configuration. With local-redirect, the proxies ask it by the release's own service. */ -}}
 {{- define "dnsweir.clusterDNS" -}}
 {{- if eq .Values.mode "local-redirect" }}(env){{ printf "%s_UPSTREAM_SERVICE_HOST" .Release.Name | upper | replace "-" "_" | quote }}
 {{- else if .Values.clusterDNS }}{{ range $at, $address := .Values.clusterDNS }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
@@ -22,7 +22,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $mode := .Values.mode -}}
 listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else if eq $mode "local-redirect" }}"0.0.0.0"{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
 admin {{ include "dnsweir.admin" . | quote }}
-{{- /* Others get where the node's own programs alone do not: health and metrics are all there is. */ -}}
+{{- /* Others can reach an address that is not on loopback, so it serves only health and metrics. */ -}}
 {{- if not (include "dnsweir.isLoopback" (include "dnsweir.admin" .)) }} status=#false{{ end }}
 
 zone "." {
