@@ -5,11 +5,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use clap::{Args, ValueEnum};
 
 use crate::datagrams::{BATCH, DATAGRAM, Datagrams, enlarge_buffer};
+use crate::epoll::{Epoll, Trigger};
 use crate::wire::{self, Tail};
 
 /// How to answer.
@@ -104,67 +105,34 @@ fn serve(address: SocketAddrV4, answers: Answers, wait: Wait) -> io::Result<()> 
     });
     let epoll = match wait {
         Wait::Receive => None,
-        Wait::Epoll => Some(Epoll::of(&udp)?),
+        Wait::Epoll => {
+            let epoll = Epoll::new()?;
+            epoll.add(&udp, 0, Trigger::Edge)?;
+            Some(epoll)
+        }
     };
-    serve_udp(&udp, &answers, epoll.as_ref())
+    serve_udp(&udp, &answers, epoll)
 }
 
-fn serve_udp(socket: &UdpSocket, answers: &Answers, epoll: Option<&Epoll>) -> io::Result<()> {
+fn serve_udp(socket: &UdpSocket, answers: &Answers, mut epoll: Option<Epoll>) -> io::Result<()> {
     let mut batch = Datagrams::new();
-    let flags = epoll.map_or(libc::MSG_WAITFORONE, |_| libc::MSG_DONTWAIT);
+    let flags = match epoll {
+        Some(_) => libc::MSG_DONTWAIT,
+        None => libc::MSG_WAITFORONE,
+    };
     let mut received = 0;
     loop {
         // A batch that is not full has emptied the socket.
-        if let Some(epoll) = epoll
+        if let Some(epoll) = &mut epoll
             && received < BATCH
         {
-            epoll.wait()?;
+            drop(epoll.wait()?);
         }
         received = batch.receive(socket.as_raw_fd(), flags)?;
         for index in 0..received.min(BATCH) {
             batch.edit(index, |buffer, length| answers.write(buffer, length));
         }
         batch.send(socket.as_raw_fd(), received)?;
-    }
-}
-
-/// Waits for new datagrams on a socket, edge-triggered.
-struct Epoll(OwnedFd);
-
-impl Epoll {
-    fn of(socket: &UdpSocket) -> io::Result<Epoll> {
-        // SAFETY: takes no pointer; a descriptor that is not negative is new, and ours alone.
-        let epoll = unsafe {
-            match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
-                ..0 => return Err(io::Error::last_os_error()),
-                epoll => OwnedFd::from_raw_fd(epoll),
-            }
-        };
-        let mut event = libc::epoll_event {
-            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
-            u64: 0,
-        };
-        // SAFETY: both descriptors are open, and the event is a local that is only read.
-        let added = unsafe {
-            let (epoll, socket) = (epoll.as_raw_fd(), socket.as_raw_fd());
-            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &raw mut event)
-        };
-        match added {
-            0 => Ok(Epoll(epoll)),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn wait(&self) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: there is room for the one event requested.
-        match unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) } {
-            ..0 => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-                error => Err(error),
-            },
-            _ => Ok(()),
-        }
     }
 }
 

@@ -156,6 +156,7 @@ fn label(peer: &str) -> &str {
     match peer {
         FLOOR => "the loop",
         "floor-epoll" => "the loop, by epoll",
+        "floor-forward" => "a loop that forwards",
         "dnsweir" => "dnsweir, no filter",
         "dnsweir+3" => "dnsweir, 3 filters",
         "dnsweir+3-called" => "3 filters, all called",

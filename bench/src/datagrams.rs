@@ -84,6 +84,22 @@ impl Datagrams {
         }
     }
 
+    /// Where the datagram at `index` came from.
+    pub fn address(&self, index: usize) -> SocketAddrV4 {
+        assert!(index < BATCH);
+        // SAFETY: within the array, whose addresses are plain data that the kernel has written or nobody.
+        let address = unsafe { (*self.storage.as_ptr()).addresses[index] };
+        let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+        SocketAddrV4::new(ip, u16::from_be(address.sin_port))
+    }
+
+    /// Sends the datagram at `index` to `to`, from the address that the socket is bound to.
+    pub fn address_to(&mut self, index: usize, to: SocketAddrV4) {
+        assert!(index < BATCH);
+        // SAFETY: within the array; `self` is borrowed uniquely.
+        unsafe { (*self.storage.as_ptr()).addresses[index] = socket_address(to) };
+    }
+
     /// Edits the datagram at `index` in place: `edit` gets the whole buffer and the length received, and
     /// returns the length to send.
     pub fn edit(&mut self, index: usize, edit: impl FnOnce(&mut [u8; DATAGRAM], usize) -> usize) {

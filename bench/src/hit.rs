@@ -36,9 +36,10 @@ pub const OTHER: &str = "other.bench.example.net";
 /// Room for a reply: the limit for a client without EDNS.
 const LIMIT: usize = 512;
 
-/// The address the proxy would listen on, and the limit of its cache.
-const ADDRESS: &str = "127.0.0.1:53";
-const CACHE: usize = 1 << 30;
+/// The address the proxy would listen on.
+pub const ADDRESS: &str = "127.0.0.1:53";
+/// The limit of its cache.
+pub const CACHE: usize = 1 << 30;
 
 /// What to measure, on the command line.
 #[derive(Args)]
@@ -64,7 +65,7 @@ pub struct Settings {
 
 /// Which filters see every query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Filters {
+pub enum Filters {
     /// None.
     Bare,
     /// `log`, which prints a line for each, `rewrite` and `nodecache`, as they are: the last two let their verdicts be
@@ -72,6 +73,22 @@ enum Filters {
     Remembered,
     /// The same, with modules of `rewrite` and `nodecache` whose verdicts are not.
     Called,
+}
+
+impl Filters {
+    /// Returns their blocks and the stages that use them. `called` is the folder of modules that remember nothing.
+    pub fn configuration(self, called: Option<&Path>) -> (String, &'static str) {
+        let folder = called.unwrap_or(Path::new(""));
+        let module = |name: &str| folder.join(name).display().to_string();
+        match self {
+            Filters::Bare => (String::new(), ""),
+            Filters::Remembered => (filters(ALL, REWRITE, NODECACHE), USE_FILTERS),
+            Filters::Called => (
+                filters(ALL, &module("rewrite.wasm"), &module("nodecache.wasm")),
+                USE_FILTERS,
+            ),
+        }
+    }
 }
 
 /// Measures, and prints the results.
@@ -186,16 +203,7 @@ pub struct Hits {
 impl Setup {
     /// 64 names, behind these filters.
     fn with(which: Filters, called: Option<&Path>) -> Setup {
-        let folder = called.unwrap_or(Path::new(""));
-        let module = |name: &str| folder.join(name).display().to_string();
-        let (filters, stages) = match which {
-            Filters::Bare => (String::new(), ""),
-            Filters::Remembered => (filters(ALL, REWRITE, NODECACHE), USE_FILTERS),
-            Filters::Called => (
-                filters(ALL, &module("rewrite.wasm"), &module("nodecache.wasm")),
-                USE_FILTERS,
-            ),
-        };
+        let (filters, stages) = which.configuration(called);
         Setup::behind(&filters, stages, Expected::ONE_RECORD)
     }
 
@@ -298,7 +306,6 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     drop(build()?);
     let built = begin.elapsed();
     let shared = Shared::new(CACHE, None);
-    shared.server(ADDRESS.parse()?);
 
     let all = Barrier::new(setup.cores.len().max(1));
     let alone = |worker: usize| {
@@ -407,6 +414,49 @@ fn step(count: usize) -> usize {
         .max(1)
 }
 
+/// Starts the worker with this number, and its instances of all filters.
+///
+/// # Errors
+///
+/// If a filter cannot be started.
+pub fn begin(
+    shared: &Arc<Shared>,
+    generation: &Arc<Generation>,
+    number: usize,
+) -> Result<Rc<Worker>, Box<dyn Error>> {
+    // A generation counts queries by listener, of those that exist when it starts.
+    shared.server(ADDRESS.parse::<SocketAddr>()?);
+    let instances = generation
+        .filters
+        .iter()
+        .map(|loaded| loaded.filter.instantiate());
+    let instances = instances.collect::<Result<Vec<_>, _>>()?;
+    let live = Live::new(
+        Arc::clone(generation),
+        instances,
+        None,
+        Arc::clone(shared),
+        number,
+    );
+    Ok(Worker::new(Arc::clone(shared), live))
+}
+
+/// A client of that worker over UDP, without EDNS.
+///
+/// # Errors
+///
+/// Never: the addresses are valid.
+pub fn client(shared: &Shared, worker: &Worker) -> Result<Client, Box<dyn Error>> {
+    Ok(Client {
+        address: "127.0.0.2:40000".parse()?,
+        server: shared.server(ADDRESS.parse::<SocketAddr>()?),
+        transport: Transport::Udp,
+        received: worker.now(),
+        limit: LIMIT,
+        keepalive: None,
+    })
+}
+
 struct HitPath<'a> {
     worker: Rc<Worker>,
     batch: Batch,
@@ -429,29 +479,9 @@ impl<'a> HitPath<'a> {
         setup: &'a Setup,
         size: usize,
     ) -> Result<HitPath<'a>, Box<dyn Error>> {
-        let instances = generation
-            .filters
-            .iter()
-            .map(|loaded| loaded.filter.instantiate());
-        let instances = instances.collect::<Result<Vec<_>, _>>()?;
-        let server = shared.server(ADDRESS.parse::<SocketAddr>()?);
         let queries = setup.queries_of(worker);
-        let live = Live::new(
-            Arc::clone(generation),
-            instances,
-            None,
-            Arc::clone(shared),
-            worker,
-        );
-        let worker = Worker::new(Arc::clone(shared), live);
-        let client = Client {
-            address: "127.0.0.2:40000".parse()?,
-            server,
-            transport: Transport::Udp,
-            received: worker.now(),
-            limit: LIMIT,
-            keepalive: None,
-        };
+        let worker = begin(shared, generation, worker)?;
+        let client = client(shared, &worker)?;
         Ok(HitPath {
             worker,
             batch: Batch::default(),
@@ -459,12 +489,7 @@ impl<'a> HitPath<'a> {
             queries,
             next: 0,
             step: step(queries.len()),
-            outbox: Outbox {
-                buffer: [0; LIMIT],
-                expected: setup.expected,
-                answered: Rc::default(),
-                late: 0,
-            },
+            outbox: Outbox::new(setup.expected),
             client,
         })
     }
@@ -494,13 +519,30 @@ impl<'a> HitPath<'a> {
 }
 
 /// Discards replies, and counts them.
-struct Outbox {
+pub struct Outbox {
     buffer: [u8; LIMIT],
     expected: Expected,
     /// Replies as expected.
-    answered: Rc<Cell<u64>>,
+    pub answered: Rc<Cell<u64>>,
     /// Replies that were deferred.
-    late: u64,
+    pub late: u64,
+}
+
+impl Outbox {
+    /// An empty one.
+    pub fn new(expected: Expected) -> Outbox {
+        Outbox {
+            buffer: [0; LIMIT],
+            expected,
+            answered: Rc::default(),
+            late: 0,
+        }
+    }
+
+    /// The buffer for replies that need no pipeline.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
 }
 
 impl Replies for Outbox {

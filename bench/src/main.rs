@@ -15,6 +15,8 @@ mod cluster;
 mod curves;
 mod datagrams;
 mod drive;
+mod epoll;
+mod forwarding;
 mod group;
 mod growth;
 mod hit;
@@ -22,6 +24,7 @@ mod hostile;
 mod latency;
 mod loss;
 mod measure;
+mod miss;
 mod options;
 mod output;
 mod peers;
@@ -77,6 +80,8 @@ enum Command {
     },
     /// Measure cache hits without sockets, in this process
     Hit(hit::Settings),
+    /// Measure cache misses without a listener, in this process
+    Miss(miss::Settings),
     /// Measure cache hits of several threads on the same names, in this process
     Share(share::Settings),
     /// Measure what each thing costs that a filter can do, in this process
@@ -98,6 +103,8 @@ enum Command {
     Loss(loss::Settings),
     /// Run the floor: the server with one fixed answer that others are compared with
     Floor(answering::Floor),
+    /// Run the floor of misses: a forwarder that does nothing else
+    Forward(forwarding::Forwarder),
     /// Run the upstream that the other servers ask
     Upstream(answering::Upstream),
 }
@@ -128,6 +135,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         }
         Command::Report { out } => output::write_all(&out)?,
         Command::Hit(settings) => hit::run(&settings)?,
+        Command::Miss(settings) => miss::run(&settings)?,
         Command::Share(settings) => print!("{}", share::run(&settings)?),
         Command::Verbs(settings) => print!("{}", verbs::run(&settings)?),
         Command::Worst(settings) => println!("{}", worst::run(&settings)?),
@@ -137,6 +145,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Ask(settings) => print!("{}", ask::run(&settings)?),
         Command::Loss(settings) => print!("{}", loss::run(&settings)?),
         Command::Floor(floor) => floor.serve()?,
+        Command::Forward(forwarder) => forwarder.serve()?,
         Command::Upstream(upstream) => upstream.serve()?,
     }
     Ok(())

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::OUTPUT;
+use crate::workload::Workload;
 
 /// A server that can be measured.
 #[derive(Debug)]
@@ -63,6 +64,9 @@ impl Site<'_> {
     }
 }
 
+/// The floor of misses.
+const FORWARDER: &str = "floor-forward";
+
 /// All peers, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
@@ -77,6 +81,17 @@ pub const PEERS: &[Peer] = &[
         program: Program::Bench,
         version: &[],
         set_up: |site| Ok([floor(site), words(&["--wait", "epoll"])].concat()),
+    },
+    // What a miss costs whoever forwards it. It caches nothing, so that nothing else is asked of it.
+    Peer {
+        name: FORWARDER,
+        program: Program::Bench,
+        version: &[],
+        set_up: |site| {
+            let upstream = site.each(" ", SocketAddrV4::to_string);
+            let listen = site.listen.to_string();
+            Ok(words(&["forward", "--listen", &listen, "--upstream", &upstream]))
+        },
     },
     Peer {
         name: "dnsweir",
@@ -185,6 +200,11 @@ impl Peer {
     pub fn named(name: &str) -> Result<&'static Peer, String> {
         let known = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
         Peer::find(name).ok_or_else(|| format!("known are {}", known()))
+    }
+
+    /// Whether the workload suits it. The forwarding floor has neither a cache nor TCP.
+    pub fn answers(&self, workload: Workload) -> bool {
+        self.name != FORWARDER || workload == Workload::Misses
     }
 
     /// Returns the command that starts `program` at `site`.

@@ -182,7 +182,7 @@ fn start_each(
     let mut servers = Vec::new();
     let mut turns = Vec::new();
     let mut port = FIRST_PORT;
-    for (peer, program) in peers {
+    for (peer, program) in peers.iter().filter(|(peer, _)| peer.answers(workload)) {
         let name = format!("{} under {}", peer.name, workload.name());
         let upstreams = [upstream];
         let server = match start(settings, peer, program, workload, scratch, &upstreams, &mut port) {

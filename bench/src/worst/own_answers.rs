@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use dnsweir_config as config;
 use dnsweir_engine::filter::BUILTINS;
 use dnsweir_serve::serve::generation::Generation;
-use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
+use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 use dnsweir_wire::dns::{MESSAGE_MAXIMUM, Transport};
 use tokio::runtime::LocalRuntime;
 
@@ -98,15 +98,9 @@ pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Resu
         limit: octets.min(MESSAGE_MAXIMUM),
         keepalive: None,
     };
-    let instances = generation
-        .filters
-        .iter()
-        .map(|loaded| loaded.filter.instantiate());
-    let instances = instances.collect::<Result<Vec<_>, _>>()?;
-    let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
     let query = own.query();
     LocalRuntime::new()?.block_on(async {
-        let worker = Worker::new(shared, live);
+        let worker = crate::hit::begin(&shared, &generation, 0)?;
         let mut outbox = Outbox {
             buffer: vec![0; MESSAGE_MAXIMUM],
             length: Rc::default(),
