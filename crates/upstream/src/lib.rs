@@ -58,4 +58,4 @@ pub use health::recovered;
 pub use probe::PROBE_SOCKETS;
 pub use quota::Quota;
 pub use race::Answer;
-pub use udp::batch_octets;
+pub use udp::{SPARE_SOCKETS, batch_octets};

@@ -5,11 +5,13 @@
 //! unless the operator widened it; measured, no neighbour more likely than another), while our own choice
 //! would have to avoid `ip_local_reserved_ports`, NodePorts and whatever is about to listen.
 //!
-//! A socket per query would cost more than all the rest of a cache miss. So a few queries share one:
-//! [`QUERIES`] in its whole life, and none after [`LIFE`]. An attacker who finds its port by scanning has no
-//! time left to use it (`docs/decisions/0007-source-ports.md`). After a datagram that matches no query of its
-//! socket, the socket takes no more queries, and for a while each query to that upstream has its own port;
-//! after [`STRAYS`] of them the socket is closed, and its queries are repeated from another port.
+//! A socket per query would cost more than all the rest of a cache miss. So a few queries share a port:
+//! [`QUERIES`] in its whole life, and none after [`LIFE`]. The next port belongs to a new socket, or to one whose
+//! queries have all been answered and which is connected anew: its port is as hard to guess, and nothing that
+//! was sent to the former port reaches it. An attacker who finds a port by scanning has no time left to use it
+//! (`docs/decisions/0007-source-ports.md`). After a datagram that matches no query of its socket, the socket
+//! takes no more queries, and for a while each query to that upstream has its own port; after [`STRAYS`] of them
+//! the socket is given up, and its queries are repeated from another port.
 //!
 //! Earlier or abandoned queries on a socket must not disturb current ones: an ID is used once in a socket's
 //! life, so late and duplicate replies are recognized; and a closed port that the kernel reports while
@@ -27,7 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(super) const LIFE: Duration = Duration::from_secs(1);
 /// After so many datagrams that match no query, a socket is given up with its queries: the number of guesses
 /// at an ID that an attacker gets who has found a port.
 pub(super) const STRAYS: u32 = 16;
+/// Sockets that a worker keeps for another port, over all upstreams. The process reserves descriptors for them.
+pub const SPARE_SOCKETS: usize = 8;
 /// Datagrams read from a socket per system call.
 const BATCH: usize = 16;
 /// Batches read before other tasks get their turn.
@@ -71,6 +75,8 @@ thread_local! {
     static INCOMING: RefCell<Datagrams> = RefCell::new(Datagrams::new(BATCH, false, MESSAGE_MAXIMUM));
     /// The send buffers for queries that leave together.
     static OUTGOING: RefCell<Outgoing> = RefCell::default();
+    /// How many spare sockets this worker has.
+    static SPARE: Cell<usize> = const { Cell::new(0) };
 }
 
 /// One worker's sockets to one upstream.
@@ -79,7 +85,12 @@ pub(super) struct Sockets {
     quotas: Quotas,
     /// The socket for the next query, if it still accepts queries.
     current: RefCell<Option<Rc<Socket>>>,
+    spare: Rc<Spare>,
 }
+
+/// A socket without queries, whose descriptor and task serve the next port.
+#[derive(Default)]
+struct Spare(Cell<Option<Rc<Socket>>>);
 
 impl Sockets {
     /// Opens no socket yet.
@@ -88,6 +99,7 @@ impl Sockets {
             upstream,
             quotas,
             current: RefCell::new(None),
+            spare: Rc::default(),
         }
     }
 
@@ -110,7 +122,17 @@ impl Sockets {
             }
             socket.retire();
         }
-        let socket = Socket::open(&self.upstream, self.quotas.take()?, now)?;
+        let permit = self.quotas.take()?;
+        let socket = match self.spare.take() {
+            Some(spare) if !spare.closed.get() && spare.udp.connect_anew(self.upstream.address).is_ok() => {
+                spare.begin_anew(permit, now);
+                spare
+            }
+            unfit => {
+                unfit.into_iter().for_each(|socket| socket.close());
+                Socket::open(&self.upstream, permit, &self.spare, now)?
+            }
+        };
         *self.current.borrow_mut() = Some(socket.clone());
         let index = socket.add(query);
         if alone {
@@ -128,24 +150,57 @@ impl Drop for Sockets {
     }
 }
 
+impl Spare {
+    /// Keeps a socket. Returns false if there is one already, or the worker has enough of them.
+    fn keep(&self, socket: Rc<Socket>) -> bool {
+        let kept = self.0.take();
+        let room = kept.is_none() && SPARE.get() < SPARE_SOCKETS;
+        if room {
+            SPARE.set(SPARE.get() + 1);
+        }
+        self.0.set(kept.or_else(|| room.then_some(socket)));
+        room
+    }
+
+    fn take(&self) -> Option<Rc<Socket>> {
+        let socket = self.0.take()?;
+        SPARE.set(SPARE.get() - 1);
+        Some(socket)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Some(socket) = self.take() {
+            socket.close();
+        }
+    }
+}
+
 /// A connected socket, with a task that sends and receives.
 struct Socket {
     udp: ReceivingSocket,
-    opened: Instant,
-    /// All queries ever given to it.
+    /// When it was last connected.
+    opened: Cell<Instant>,
+    /// All queries given to it since.
     queries: RefCell<Vec<Sent>>,
     /// How many of them were sent, or given up before that.
     sent: Cell<usize>,
-    /// How many of them have no reply and were not given up.
-    under_way: Cell<usize>,
+    /// How many of them somebody waits for.
+    awaited: Cell<usize>,
     /// Whether it accepts no more queries.
     retired: Cell<bool>,
+    /// Whether its task has ended, or is about to end: it cannot be used again.
+    closed: Cell<bool>,
     /// Datagrams that matched no query.
     strays: Cell<u32>,
     task: Cell<Option<AbortHandle>>,
     /// Wakes the task, once it has run.
     waker: RefCell<Option<Waker>>,
-    _permit: Permit,
+    /// Where it goes when nobody waits for it.
+    spare: Weak<Spare>,
+    /// None while it is a spare one.
+    permit: Cell<Option<Permit>>,
 }
 
 struct Sent {
@@ -163,7 +218,12 @@ enum State {
 }
 
 impl Socket {
-    fn open(upstream: &Arc<Upstream>, permit: Permit, now: Instant) -> Result<Rc<Self>, Fault> {
+    fn open(
+        upstream: &Arc<Upstream>,
+        permit: Permit,
+        spare: &Rc<Spare>,
+        now: Instant,
+    ) -> Result<Rc<Self>, Fault> {
         let local = |error: io::Error| Fault::Local(error.kind());
         let to = upstream.address;
         let udp = socket2::Socket::new(
@@ -176,25 +236,37 @@ impl Socket {
             .map_err(|error| Fault::of_network(&error))?;
         let socket = Rc::new(Self {
             udp: ReceivingSocket::register(udp.into()).map_err(local)?,
-            opened: now,
+            opened: Cell::new(now),
             queries: RefCell::new(Vec::with_capacity(QUERIES)),
             sent: Cell::new(0),
-            under_way: Cell::new(0),
+            awaited: Cell::new(0),
             retired: Cell::new(false),
+            closed: Cell::new(false),
             strays: Cell::new(0),
             task: Cell::new(None),
             waker: RefCell::default(),
-            _permit: permit,
+            spare: Rc::downgrade(spare),
+            permit: Cell::new(Some(permit)),
         });
         let task = spawn_local(socket.clone().run(upstream.clone()));
         socket.task.set(Some(task.abort_handle()));
         Ok(socket)
     }
 
+    /// Takes a spare socket that was connected anew into use.
+    fn begin_anew(&self, permit: Permit, now: Instant) {
+        self.opened.set(now);
+        self.queries.borrow_mut().clear();
+        self.sent.set(0);
+        self.retired.set(false);
+        self.strays.set(0);
+        self.permit.set(Some(permit));
+    }
+
     fn takes_queries(&self, now: Instant) -> bool {
         !self.retired.get()
             && self.queries.borrow().len() < QUERIES
-            && now.saturating_duration_since(self.opened) < LIFE
+            && now.saturating_duration_since(self.opened.get()) < LIFE
     }
 
     /// Whether it can go on taking queries when no other socket may be opened. Its port is easier to find by
@@ -203,17 +275,29 @@ impl Socket {
         !self.retired.get() && self.queries.borrow().len() < QUERIES_AT_WORST
     }
 
-    /// Stops accepting queries; the socket closes after its last query.
-    fn retire(&self) {
+    /// Stops accepting queries; after its last query, the socket becomes a spare one or closes.
+    fn retire(self: &Rc<Self>) {
         self.retired.set(true);
-        self.close_if_done();
+        self.end_if_done();
     }
 
-    fn close_if_done(&self) {
-        if self.retired.get()
-            && self.under_way.get() == 0
-            && let Some(task) = self.task.take()
-        {
+    /// Becomes a spare socket, or closes.
+    fn end_if_done(self: &Rc<Self>) {
+        if self.closed.get() || !self.retired.get() || self.awaited.get() > 0 {
+            return;
+        }
+        // A spare one has none, and is not kept twice.
+        let Some(permit) = self.permit.take() else { return };
+        let kept = self.spare.upgrade();
+        if !kept.is_some_and(|spare| spare.keep(Rc::clone(self))) {
+            self.permit.set(Some(permit));
+            self.close();
+        }
+    }
+
+    fn close(&self) {
+        self.closed.set(true);
+        if let Some(task) = self.task.take() {
             task.abort();
         }
     }
@@ -236,7 +320,7 @@ impl Socket {
             id,
             state: State::UnderWay(query.clone(), None),
         });
-        self.under_way.set(self.under_way.get() + 1);
+        self.awaited.set(self.awaited.get() + 1);
         queries.len() - 1
     }
 
@@ -260,15 +344,14 @@ impl Socket {
     async fn run(self: Rc<Self>, upstream: Arc<Upstream>) {
         loop {
             let error = match self.ready().await {
-                // ICMP reported a closed port. That alone does not make a socket readable.
-                Ok(ready) if ready.is_error() => {
-                    let error = self.udp.get_ref().take_error().ok().flatten();
-                    Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
-                }
+                // ICMP reported a closed port. That alone does not make a socket readable. There is no error if
+                // sending met it first, or if it was about the former port.
+                Ok(ready) if ready.is_error() => self.udp.get_ref().take_error().ok().flatten(),
                 Ok(_) => self.receive(&upstream).err(),
                 Err(error) => Some(error),
             };
             if let Some(error) = error {
+                self.closed.set(true);
                 let all = self.queries.borrow().len();
                 return self.fail(Fault::of_network(&error), all);
             }
@@ -276,7 +359,7 @@ impl Socket {
     }
 
     /// Sends queued queries until the socket is readable or has an error.
-    async fn ready(&self) -> io::Result<Ready> {
+    async fn ready(self: &Rc<Self>) -> io::Result<Ready> {
         let mut ready = pin!(self.udp.ready(Interest::READABLE | Interest::ERROR));
         poll_fn(|context| {
             self.waker
@@ -284,19 +367,24 @@ impl Socket {
                 .get_or_insert_with(|| context.waker().clone())
                 .clone_from(context.waker());
             self.send();
-            ready.as_mut().poll(context).map_ok(|guard| guard.ready())
+            ready.as_mut().poll(context).map_ok(|mut guard| {
+                let ready = guard.ready();
+                // The next error is news again.
+                guard.clear_ready_matching(Ready::ERROR);
+                ready
+            })
         })
         .await
     }
 
     /// Sends the queued queries.
-    fn send(&self) {
+    fn send(self: &Rc<Self>) {
         if self.sent.get() < self.queries.borrow().len() {
             OUTGOING.with_borrow_mut(|outgoing| self.send_in(outgoing));
         }
     }
 
-    fn send_in(&self, outgoing: &mut Outgoing) {
+    fn send_in(self: &Rc<Self>, outgoing: &mut Outgoing) {
         let mut indexes = Vec::with_capacity(QUERIES);
         while self.sent.get() < self.queries.borrow().len() {
             indexes.clear();
@@ -327,7 +415,7 @@ impl Socket {
     }
 
     /// Delivers what has arrived.
-    fn receive(&self, upstream: &Upstream) -> io::Result<()> {
+    fn receive(self: &Rc<Self>, upstream: &Upstream) -> io::Result<()> {
         for _ in 0..TURN {
             let received = self.udp.try_io(Interest::READABLE, |_| {
                 let count = INCOMING.with_borrow_mut(|incoming| {
@@ -353,7 +441,7 @@ impl Socket {
     }
 
     /// Handles a datagram after checking its sender.
-    fn take_from(&self, upstream: &Upstream, datagram: Option<(&[u8], SocketAddr)>) {
+    fn take_from(self: &Rc<Self>, upstream: &Upstream, datagram: Option<(&[u8], SocketAddr)>) {
         // A connected socket receives only from its peer, except what came in just before it was connected.
         // RFC 5452 section 9.1: a datagram that does not match is dropped, and the right one may still come.
         let expected = upstream.address;
@@ -392,19 +480,17 @@ impl Socket {
         let waker = waker.take();
         sent.state = State::Ended(outcome);
         drop(queries);
-        self.one_less();
         waker.into_iter().for_each(Waker::wake);
         true
     }
 
     /// Fails the queries under way among the first `count`: the network error does not say which one it is
     /// about, but all of them went to the same closed port.
-    fn fail(&self, fault: Fault, count: usize) {
-        self.retired.set(true);
+    fn fail(self: &Rc<Self>, fault: Fault, count: usize) {
         for index in 0..count {
             self.end(index, Err(fault));
         }
-        self.close_if_done();
+        self.retire();
     }
 
     /// Ends the query if it is under way.
@@ -413,15 +499,9 @@ impl Socket {
         if let State::UnderWay(_, waker) = state {
             let waker = waker.take();
             *state = State::Ended(outcome);
-            self.one_less();
             // The woken task runs later.
             waker.into_iter().for_each(Waker::wake);
         }
-    }
-
-    fn one_less(&self) {
-        self.under_way.set(self.under_way.get() - 1);
-        self.close_if_done();
     }
 }
 
@@ -433,10 +513,8 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let state = &mut self.socket.queries.borrow_mut()[self.index].state;
-        let before = std::mem::replace(state, State::Over);
-        if matches!(before, State::UnderWay(..)) {
-            self.socket.one_less();
-        }
+        self.socket.queries.borrow_mut()[self.index].state = State::Over;
+        self.socket.awaited.set(self.socket.awaited.get() - 1);
+        self.socket.end_if_done();
     }
 }

@@ -85,7 +85,8 @@ impl Descriptors {
             kept = kept.saturating_add(bounds.connections);
             most = most.saturating_add(bounds.sockets);
         }
-        let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
+        let listeners = GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
+        let of_worker = WORKER + forward::SPARE_SOCKETS + listeners;
         let admin = GENERATIONS * config.admin.addresses.len() * (1 + admin::CONNECTIONS);
         let pods = GENERATIONS * identity::DESCRIPTORS * usize::from(config.pods.is_some());
         let fixed = BASE + pods + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;

@@ -18,10 +18,8 @@ impl Net {
             None => None,
         };
         let socket = self.socket(number).ok_or(libc::EBADF)?;
-        socket.peer = peer;
-        if local.is_some() {
-            socket.local = local;
-        }
+        // Without a peer (AF_UNSPEC), the port that was chosen for it goes, too.
+        (socket.peer, socket.local) = (peer, local);
         Ok(())
     }
 
