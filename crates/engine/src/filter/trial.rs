@@ -242,7 +242,7 @@ impl Trial {
             left: config.limits.load_time,
             cancel: engine.cancel.clone(),
         };
-        let (guest, manifest, cost) = trial.configure(trial.linear_memory)?;
+        let (guest, manifest, cost) = trial.serving()?;
         let missing = trial.code.missing(&manifest);
         if !missing.is_empty() {
             return Err(LoadError::MissingPhases(missing.join(", ")));
@@ -254,6 +254,7 @@ impl Trial {
         Ok(trial)
     }
 
+    /// Starts and configures an instance, which has the folders that it is granted.
     fn configure(&self, memory: usize) -> Result<(Started, types::Manifest, Cost), LoadError> {
         let time = CALL_TIME.min(self.left);
         let recorder = Recorder::new(
@@ -278,9 +279,15 @@ impl Trial {
         });
         let (phases, configured) = called.map_err(|error| failed(&store, error))?;
         let manifest = configured.map_err(|errors| LoadError::Rejected(rejections(errors, &self.config)))?;
-        store.data_mut().wasi.close_folders();
         let cost = cost(&store);
         Ok((Started { store, phases }, manifest, cost))
+    }
+
+    /// Starts an instance for calls of queries, which have no folders.
+    fn serving(&self) -> Result<(Started, types::Manifest, Cost), LoadError> {
+        let (mut guest, manifest, cost) = self.configure(self.linear_memory)?;
+        guest.store.data_mut().wasi.close_folders();
+        Ok((guest, manifest, cost))
     }
 
     /// Its manifest as text.
@@ -459,7 +466,7 @@ impl Trial {
         let mut guest = match self.guest.take() {
             Some(guest) => guest,
             // It accepted this configuration before, so a rejection now counts as a failure.
-            None => match self.configure(self.linear_memory) {
+            None => match self.serving() {
                 Ok((guest, ..)) => guest,
                 Err(error) => {
                     execution.outcome = Some(Outcome::Failed);

@@ -144,7 +144,8 @@ impl streams::HostInputStream for Wasi {
             return Err(StreamError::Closed);
         }
         if !self.folders_open {
-            let closed = wasmtime::format_err!("files can only be read while the filter is being configured");
+            let closed =
+                wasmtime::format_err!("files can only be read while the filter is configured or refreshed");
             return Err(StreamError::LastOperationFailed(closed));
         }
         let stream = self.table.get_mut(&stream).map_err(trap)?;
