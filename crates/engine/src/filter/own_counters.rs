@@ -13,16 +13,9 @@ pub struct OwnCounters(RwLock<Table>);
 struct Table {
     /// Keyed by the name, followed by each label as ` name=LENGTH value`. The key of a counter without labels
     /// is its name.
-    series: BTreeMap<Box<str>, Series>,
+    series: BTreeMap<Box<str>, AtomicU64>,
     /// Bytes of all keys.
     octets: usize,
-}
-
-#[derive(Debug)]
-struct Series {
-    name: Box<str>,
-    labels: Labels,
-    count: AtomicU64,
 }
 
 /// Label names with their values, ordered by name.
@@ -61,24 +54,24 @@ impl OwnCounters {
     /// Adds to a counter. Returns false if a name is not valid in metrics (`[a-zA-Z_][a-zA-Z0-9_]*`),
     /// duplicate or reserved, something is too long, or there are too many.
     pub(super) fn add(&self, name: &str, labels: &[(String, String)], by: u64) -> bool {
-        let (key, labels) = match labels {
-            [] => (None, Labels::default()),
+        let key = match labels {
+            [] => None,
             _ => match checked(labels) {
-                Some(labels) => (Some(key(name, &labels)), labels),
+                Some(labels) => Some(key(name, &labels)),
                 None => return false,
             },
         };
         let key = key.as_deref().unwrap_or(name);
-        if let Some(series) = self.0.read().series.get(key) {
-            series.count.fetch_add(by, Ordering::Relaxed);
+        if let Some(count) = self.0.read().series.get(key) {
+            count.fetch_add(by, Ordering::Relaxed);
             return true;
         }
         if !is_name(name) {
             return false;
         }
         let mut table = self.0.write();
-        if let Some(series) = table.series.get(key) {
-            series.count.fetch_add(by, Ordering::Relaxed);
+        if let Some(count) = table.series.get(key) {
+            count.fetch_add(by, Ordering::Relaxed);
             return true;
         }
         let octets = table.octets + key.len();
@@ -86,19 +79,17 @@ impl OwnCounters {
             return false;
         }
         table.octets = octets;
-        let name = name.into();
-        let count = by.into();
-        table.series.insert(key.into(), Series { name, labels, count });
+        table.series.insert(key.into(), by.into());
         true
     }
 
     /// All counters, in order.
     pub fn snapshot(&self) -> Vec<OwnCount> {
         let table = self.0.read();
-        let counts = table.series.values().map(|series| OwnCount {
-            name: series.name.clone(),
-            labels: series.labels.clone(),
-            count: series.count.load(Ordering::Relaxed),
+        let counts = table.series.iter().map(|(key, count)| {
+            let (name, labels) = parts(key);
+            let count = count.load(Ordering::Relaxed);
+            OwnCount { name, labels, count }
         });
         counts.collect()
     }
@@ -127,6 +118,23 @@ fn key(name: &str, labels: &Labels) -> String {
         key.push_str(&format!(" {name}={} {value}", value.len()));
     }
     key
+}
+
+/// The name and the labels that a key was made of.
+fn parts(key: &str) -> (Box<str>, Labels) {
+    let (name, mut rest) = key.split_once(' ').unwrap_or((key, ""));
+    let mut labels = Vec::new();
+    while let Some((label, value)) = rest.split_once('=')
+        && let Some((length, value)) = value.split_once(' ')
+        && let Some((value, others)) = length
+            .parse()
+            .ok()
+            .and_then(|length| value.split_at_checked(length))
+    {
+        labels.push((label.into(), value.into()));
+        rest = others.strip_prefix(' ').unwrap_or_default();
+    }
+    (name.into(), labels.into())
 }
 
 /// Whether a name is valid in metrics.
@@ -184,10 +192,21 @@ mod tests {
         assert!(own.add("n", &labels(&[("a", "1 b=1 2")]), 1));
         let counts: Vec<_> = own
             .snapshot()
-            .iter()
-            .map(|own| (own.labels.len(), own.count))
+            .into_iter()
+            .map(|own| (String::from(own.name), own.labels, own.count))
             .collect();
-        assert_eq!(counts, [(0, 1), (1, 1), (2, 2), (1, 1)]);
+        let expected = [
+            (&[][..], 1),
+            (&[("a", "1")][..], 1),
+            (&ab, 2),
+            (&[("a", "1 b=1 2")], 1),
+        ];
+        let boxed = |(name, value): &(&str, &str)| ((*name).into(), (*value).into());
+        let expected = expected.map(|(labels, count)| {
+            let labels: Labels = labels.iter().map(boxed).collect();
+            ("n".to_owned(), labels, count)
+        });
+        assert_eq!(counts, expected);
         for bad in [
             &[("a", "1"), ("a", "2")][..],
             &[("name", "x")],
