@@ -301,7 +301,8 @@ impl Builder {
     }
 }
 
-/// Whether no record of a set has this data. A large set is looked up in `wide`, under the key from `set`.
+/// Whether no record of a set has this data. A large set is looked up in `wide`, under the key from `set`, where
+/// the record is noted if there is room for it in the set.
 fn is_new(
     all: &[Box<[u8]>],
     data: &[u8],
@@ -320,7 +321,9 @@ fn is_new(
     }
     match places.entry(hash(places, data)) {
         Entry::Vacant(place) => {
-            place.insert(all.len());
+            if all.len() < MOST_IN_SET {
+                place.insert(all.len());
+            }
             true
         }
         // Another record with the same hash: practically never.

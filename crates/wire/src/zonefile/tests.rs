@@ -423,6 +423,18 @@ fn sets_are_bounded() {
 }
 
 /// Also in sets large enough for a hash table.
+/// The reader goes on behind a mistake, and meets the record that did not fit again.
+#[test]
+fn one_record_too_many_is_a_mistake_however_often_it_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let twice = "$GENERATE 0-5000 a TXT t$\n".repeat(2);
+    let mistakes = load(folder.path(), &[HEAD, &twice].concat()).unwrap_err();
+    assert_eq!(
+        mistakes[0],
+        "zone:2: a.example. has more than 5000 TXT records, more than fit into any message"
+    );
+}
+
 #[test]
 fn the_same_record_twice_is_one() {
     let folder = tempfile::tempdir().unwrap();
