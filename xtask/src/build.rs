@@ -17,6 +17,9 @@ const CLIPPY: &str = "clippy-driver";
 /// once; nothing but `cargo xtask fuzz` builds it.
 pub const FUZZ: &str = "dnsweir-fuzz";
 
+/// The crate that generates the SDK's bindings. Only `cargo xtask bindings` builds it.
+pub const BINDINGS: &str = "dnsweir-bindings";
+
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
@@ -64,7 +67,8 @@ impl Build {
     }
 
     fn bare(self, subcommand: &str) -> Command {
-        let mut command = cargo([subcommand, "--release", "--workspace", "--exclude", FUZZ]);
+        let mut command = cargo([subcommand, "--release", "--workspace"]);
+        command.args(["--exclude", FUZZ, "--exclude", BINDINGS]);
         if self == Build::Quick {
             command.args(["--config", QUICK]);
             if answers(Command::new(CLIPPY).arg("--version")) {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::build::{self, FUZZ};
+use crate::build::{self, BINDINGS, FUZZ};
 use crate::commands::{Failure, call, cargo, root};
 
 /// Every target: a function of `dnsweir::fuzzing`.
@@ -53,7 +53,8 @@ pub fn fuzz(args: &[String]) -> Result<(), Failure> {
 /// Compiles our own crates with [`INSTRUMENTED`].
 fn compile() -> Result<(), Failure> {
     let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let mut command = cargo(["build", "--release", "--workspace", "--bin", FUZZ]);
+    let mut command = cargo(["build", "--release", "--workspace", "--exclude", BINDINGS]);
+    command.args(["--bin", FUZZ]);
     command.args(["--config", &format!("build.rustc-workspace-wrapper={this:?}")]);
     command.args(["--config", &format!("build.build-dir={:?}", build::target())]);
     command.arg("--target-dir").arg(build::target().join("fuzz"));
