@@ -17,7 +17,7 @@ pub mod webhook;
 
 use dnsweir_answer::dnstap;
 use dnsweir_config::{self as config, tls};
-use dnsweir_counts::{figures, histogram};
+use dnsweir_counts::{histogram, metrics};
 use dnsweir_deliver::registry;
 use dnsweir_engine::{cases, filter};
 use dnsweir_import::corefile;
@@ -26,7 +26,7 @@ use dnsweir_listen as listen;
 use dnsweir_node as node;
 use dnsweir_os::{confine, plain_text, watch};
 pub use dnsweir_os::{log, output};
-use dnsweir_run::{admin, metrics};
+use dnsweir_run::{admin, exposition};
 pub use dnsweir_run::{control, run};
 use dnsweir_serve::{cache, serve, source};
 use dnsweir_wire::dns;

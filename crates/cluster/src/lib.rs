@@ -12,7 +12,7 @@ pub mod kubernetes;
 pub mod service_entries;
 
 use dnsweir_config as config;
-use dnsweir_counts::figures;
+use dnsweir_counts::metrics;
 use dnsweir_os::background;
 use dnsweir_wire::dns;
 use dnsweir_zones::transfer;

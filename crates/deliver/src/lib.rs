@@ -10,6 +10,6 @@ pub mod fetch;
 pub mod registry;
 
 use dnsweir_config::{self as config, tls};
-use dnsweir_counts::figures;
+use dnsweir_counts::metrics;
 use dnsweir_os::{confine, plain_text, private_folder};
 use dnsweir_wire::dns;

@@ -8,6 +8,6 @@ pub mod cases;
 pub mod filter;
 
 use dnsweir_config as config;
-use dnsweir_counts::{attempts, figures};
+use dnsweir_counts::{attempts, metrics};
 use dnsweir_os::{background, confine, output, plain_text, private_folder};
 use dnsweir_wire::dns;

@@ -25,7 +25,7 @@ mod table;
 mod tests;
 
 use dnsweir_config as config;
-use dnsweir_counts::{attempts, figures};
+use dnsweir_counts::{attempts, metrics};
 use dnsweir_os::{background, watch};
 use dnsweir_wire::dns;
 

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::State;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// Adds what `/metrics` shows of a list.
-pub(crate) fn show(state: &State, figures: &mut Figures) {
+pub(crate) fn show(state: &State, metrics: &mut Metrics) {
     let list = &*state.config.name;
     let labels = [("list", list)];
     let help = "Queries that a list decided about";
-    let queries = figures.counter("list_queries", help);
+    let queries = metrics.counter("list_queries", help);
     for (result, count) in [
         ("blocked", &state.counters.blocked),
         ("passed", &state.counters.passed),
@@ -18,7 +18,7 @@ pub(crate) fn show(state: &State, figures: &mut Figures) {
         queries.add(&[("list", list), ("result", result)], count.load(Relaxed));
     }
     let help = "Attempts to read a list";
-    let reads = figures.counter("list_reads", help);
+    let reads = metrics.counter("list_reads", help);
     let attempts = &state.attempts;
     for (result, count) in [
         ("new", &attempts.new),
@@ -41,11 +41,11 @@ pub(crate) fn show(state: &State, figures: &mut Figures) {
         ("list_skipped_lines", "Lines of a list that cannot be used"),
     ];
     for ((name, help), number) in what.into_iter().zip(numbers) {
-        figures.gauge(name, help).shared(&labels, number);
+        metrics.gauge(name, help).shared(&labels, number);
     }
     if let Some(age) = attempts.age() {
         let help = "Time since a list was read, or found unchanged";
-        figures
+        metrics
             .gauge("list_age_seconds", help)
             .least(&labels, age.as_secs());
     }

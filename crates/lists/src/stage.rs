@@ -17,7 +17,7 @@ use super::state::State;
 use crate::background::{Background, learnt};
 use crate::config::{self, ListAnswer};
 use crate::dns::name::Text;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use dnsweir_answer::{Fallthrough, Question, Resolution, Status};
 
 /// A `lists` stage.
@@ -243,7 +243,7 @@ impl Lists {
     }
 
     /// Adds its part of `/metrics`.
-    pub fn show(&self, figures: &mut Figures) {
-        self.states.iter().for_each(|state| show(state, figures));
+    pub fn show(&self, metrics: &mut Metrics) {
+        self.states.iter().for_each(|state| show(state, metrics));
     }
 }

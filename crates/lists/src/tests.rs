@@ -14,7 +14,7 @@ use crate::dns::records::Section;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::{parse_type, record_lines};
 use crate::dns::{CLASS_IN, rcode_text};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::read::read;
 use dnsweir_answer::{Question, Resolution};
 
@@ -144,14 +144,10 @@ async fn names_are_answered_as_their_list_says() {
         };
         assert_eq!(said, expected, "{question}");
     }
-    let mut figures = Figures::default();
-    lists.show(&mut figures);
+    let mut metrics = Metrics::default();
+    lists.show(&mut metrics);
     let counted = |name: &str, label: &str| {
-        let metric = figures
-            .metrics()
-            .iter()
-            .find(|metric| metric.name == name)
-            .unwrap();
+        let metric = metrics.all().iter().find(|metric| metric.name == name).unwrap();
         let labelled = metric
             .samples
             .iter()

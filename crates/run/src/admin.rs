@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue, VARY};
 
-use crate::figures::Figures;
-use crate::metrics::{self, Format};
+use crate::exposition::{self, Format};
+use crate::metrics::Metrics;
 use crate::plain_text::escape_json;
 use crate::state::State;
 pub use connected::{Connected, Guest};
@@ -42,7 +42,7 @@ pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>
             reasons if reasons.is_empty() => text(StatusCode::OK, format!("ready\n{}", notes(state))),
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
         },
-        "/metrics" => figures(headers, &metrics::all(state)),
+        "/metrics" => metrics(headers, &exposition::all(state)),
         "/" | "/status" => {
             let admin = state.generation.read().config.admin.clone();
             if !admin.status {
@@ -64,7 +64,7 @@ pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>
 }
 
 /// Returns metrics in the format that a request accepts, each set with its name prefix.
-pub fn figures(headers: &HeaderMap, all: &[(&str, Figures)]) -> Reply {
+pub fn metrics(headers: &HeaderMap, all: &[(&str, Metrics)]) -> Reply {
     let format = Format::wanted(headers);
     let mut page = typed(StatusCode::OK, format.content_type(), format.write(all));
     page.headers_mut()

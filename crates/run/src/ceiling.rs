@@ -204,8 +204,8 @@ impl Ceiling {
 
 /// Returns the resident memory of the process in bytes, if the kernel reports it.
 pub fn resident() -> Option<usize> {
-    let figures = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = figures.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: usize = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes << 10)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::figures::{Figures, Sample};
+use crate::metrics::{Metrics, Sample};
 
 /// The age at which the newer tally becomes the older one: growth covers this time, or up to twice as long.
 const AGE: Duration = Duration::from_secs(30);
@@ -52,10 +52,10 @@ const COUNTED: [Counted; 10] = [
 
 impl Tally {
     /// Collects a tally from the metrics.
-    pub fn of(figures: &Figures) -> Tally {
+    pub fn of(metrics: &Metrics) -> Tally {
         let mut tally = Tally::default();
         for (name, metric, whose, only) in COUNTED {
-            let Some(metric) = figures.metrics().iter().find(|known| known.name == metric) else {
+            let Some(metric) = metrics.all().iter().find(|known| known.name == metric) else {
                 continue;
             };
             for (labels, sample) in &metric.samples {
@@ -147,19 +147,19 @@ mod tests {
     use super::*;
 
     fn tally(asked: u64, lost: u64, spent: f64) -> Tally {
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         for proto in ["udp", "tcp"] {
-            figures
+            metrics
                 .counter("forward_requests", "")
                 .add(&[("to", "a"), ("proto", proto)], asked / 2);
         }
-        let failures = figures.counter("forward_failures", "");
+        let failures = metrics.counter("forward_failures", "");
         failures.add(&[("to", "a"), ("reason", "timeout")], lost);
         failures.add(&[("to", "a"), ("reason", "servfail")], 1000);
-        figures
+        metrics
             .counter("filter_seconds", "")
             .add_seconds(&[("filter", "f"), ("phase", "query")], spent);
-        Tally::of(&figures)
+        Tally::of(&metrics)
     }
 
     #[test]

@@ -7,15 +7,15 @@
 pub mod admin;
 pub mod ceiling;
 pub mod control;
+pub mod exposition;
 pub mod history;
-pub mod metrics;
 pub mod run;
 pub mod state;
 
 use dnsweir_answer::dnstap;
 use dnsweir_cluster::identity;
 use dnsweir_config as config;
-use dnsweir_counts::figures;
+use dnsweir_counts::metrics;
 use dnsweir_deliver::{fetch, registry};
 use dnsweir_engine::filter;
 use dnsweir_import::nodecache;

@@ -11,6 +11,6 @@ pub mod source;
 use dnsweir_answer::dnstap;
 use dnsweir_cluster::identity;
 use dnsweir_config as config;
-use dnsweir_counts::{admission, figures, histogram, ranking};
+use dnsweir_counts::{admission, histogram, metrics, ranking};
 use dnsweir_engine::{cases, filter};
 use dnsweir_wire::{dns, zonefile};

@@ -5,8 +5,8 @@
 //! 1. [`Worker::admit`] parses the message ([`dns::query`](crate::dns::query)) and finds the zone that owns
 //!    the name ([`zones`]). Queries that are refused ([`gate`]), malformed, special or in no zone are
 //!    answered here.
-//! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](Inward)
-//!    until something answers, and [out](Outward) past the same filters, bottom to top. A fresh cache entry
+//! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](RequestPass)
+//!    until something answers, and [out](ResponsePass) past the same filters, bottom to top. A fresh cache entry
 //!    is a response: up to here nothing has allocated, waited or spawned a task. The reply is patched while
 //!    it is written into the listener's buffer ([`dns::reply`](crate::dns::reply)).
 //! 3. A query that has to wait continues in a task ([`tasks`]), and the batch does not wait for it:
@@ -29,32 +29,32 @@ mod designation;
 mod edits;
 mod events;
 mod explain;
-mod figures;
 mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gate;
 pub mod generation;
-mod held;
 pub mod interfaces;
-mod inward;
 mod live;
+mod lookup_octets;
 mod lookups;
 mod meta;
+mod metrics;
+mod networks;
 mod notified;
 pub mod observed;
-mod observing;
-mod outward;
 mod phase;
 mod queue;
 mod rates;
 mod records;
 mod refusals;
 mod request;
+mod request_pass;
 mod response;
+mod response_pass;
+mod sampling;
 mod sources;
 mod state;
-mod steps;
 mod stores;
 mod tapping;
 mod tasks;
@@ -73,16 +73,16 @@ use crate::dns::{CLASS_IN, rcode};
 pub use crate::source::Transfer;
 pub use asked::{Client, MESSAGE_KEPT};
 pub use batch::{Admission, Batch, DeferredReply, Replies};
-pub use held::LOOKUP_OCTETS;
-use inward::Inward;
 pub use live::Live;
+pub use lookup_octets::LOOKUP_OCTETS;
 use observed::SLOW;
-use outward::Outward;
 use queue::Query;
 pub use queue::WAITING_OCTETS;
 use records::Sent;
 use request::Request;
+use request_pass::RequestPass;
 use response::Response;
+use response_pass::ResponsePass;
 use state::{State, Wait};
 pub use stores::Shared;
 use trace::{Direction, Trace, TraceEvent};
@@ -180,7 +180,7 @@ impl Worker {
             }
             // The response stays in place: taking it out would copy it.
             match &*state {
-                State::Outward(response) => {
+                State::Response(response) => {
                     let head = request.reply_head(response.error);
                     let out = replies.buffer(index);
                     let size = response.write(out, &head);
@@ -192,11 +192,11 @@ impl Worker {
                     self.count_response(&live, request, response, sent, &message, clocks);
                 }
                 State::Gone => {}
-                State::Dropped | State::Inward | State::Waits(_) => {
+                State::Dropped | State::Request | State::Waits(_) => {
                     self.without_reply(&live, request, clocks)
                 }
             }
-            *state = State::Inward;
+            *state = State::Request;
         }
     }
 
@@ -216,7 +216,7 @@ impl Worker {
         let scratch = &mut *scratch;
         let waiting = &mut scratch.waiting;
         waiting.resize_with(live.instances.len(), Vec::new);
-        let mut inward = Inward {
+        let mut pass = RequestPass {
             worker: self,
             live,
             requests,
@@ -224,32 +224,32 @@ impl Worker {
             now_ms,
             clock: None,
         };
-        while inward.pass(waiting) {
+        while pass.step(waiting) {
             self.ask(
                 live,
-                &mut inward,
+                &mut pass,
                 waiting,
                 &mut scratch.queries,
                 &mut scratch.verdicts,
             );
         }
         // The clock was read only if the pass came to filters.
-        if inward.clock.is_some() {
+        if pass.clock.is_some() {
             for instance in &live.instances {
                 instance.borrow_mut().settle();
             }
         }
-        let mut outward = Outward {
+        let mut pass = ResponsePass {
             worker: self,
             live,
             requests,
             states,
             clock: 0,
         };
-        while outward.pass(waiting) {
-            outward.clock = unix_milliseconds();
+        while pass.step(waiting) {
+            pass.clock = unix_milliseconds();
             let (responses, verdicts) = (&mut scratch.responses, &mut scratch.response_verdicts);
-            self.ask(live, &mut outward, waiting, responses, verdicts);
+            self.ask(live, &mut pass, waiting, responses, verdicts);
         }
     }
 
@@ -268,7 +268,7 @@ impl Worker {
             let Some(response) = self.defer(live, request, wait, &mut reply) else {
                 return;
             };
-            *state = State::Outward(response);
+            *state = State::Response(response);
             self.advance(live, from_mut(request), from_mut(state), None);
         }
     }
@@ -302,7 +302,7 @@ impl Worker {
             Wait::ResponseLookups(asking) => Box::pin(self.ask_about_response(live, query, asking)).await,
             Wait::Delay(response) => {
                 Box::pin(self.hold_back(live, query, &response)).await;
-                State::Outward(*response)
+                State::Response(*response)
             }
         }
     }
@@ -310,7 +310,7 @@ impl Worker {
     /// Sends the response of a query to its client.
     fn reply(&self, live: &Live, query: &mut Query, reply: Box<dyn DeferredReply>) {
         let request = &mut query.request;
-        let State::Outward(response) = &query.state else {
+        let State::Response(response) = &query.state else {
             return self.without_reply(live, request, self.clocks());
         };
         let mut buffer = self.reply.borrow_mut();

@@ -10,6 +10,6 @@ pub mod secondary;
 pub mod transfer;
 
 use dnsweir_config as config;
-use dnsweir_counts::figures;
+use dnsweir_counts::metrics;
 use dnsweir_os::background;
 use dnsweir_wire::{dns, zonefile};

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::figures::Look;
+use super::changes::Look;
 use super::samples::Samples;
 use crate::plain_text::one_line;
 

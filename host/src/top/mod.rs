@@ -3,8 +3,8 @@
 //! All data comes from `/status` and `/metrics` of its admin address, so that it works on this machine as
 //! well as through a forwarded port.
 
+mod changes;
 mod client;
-mod figures;
 mod samples;
 mod screen;
 mod status;
@@ -13,7 +13,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use figures::Look;
+use changes::Look;
 use screen::{PLAIN, Screen};
 
 /// The size assumed for a terminal that does not report one.

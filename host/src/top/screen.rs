@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::figures::{Between, Look};
+use super::changes::{Between, Look};
 use super::status::{Queries, Status, Trouble};
 use crate::plain_text::is_plain;
 

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::injection::Reason;
-use crate::figures::Figures;
 use crate::histogram::Histogram;
-use crate::{log, metrics, output};
+use crate::metrics::Metrics;
+use crate::{exposition, log, output};
 
 /// Counters of requests, connections and certificates.
 #[derive(Debug, Default)]
@@ -70,12 +70,12 @@ impl Refusal {
 impl Counters {
     /// Writes all metrics. `dry_run` selects the label of changes; `dismissed` connections made room for
     /// others.
-    pub fn show(&self, dry_run: bool, dismissed: u64, figures: &mut Figures) {
-        figures
+    pub fn show(&self, dry_run: bool, dismissed: u64, metrics: &mut Metrics) {
+        metrics
             .gauge("build_info", "Build information; the value is always 1")
             .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         let help = "Pods in creation requests, by result";
-        let pods = figures.counter("webhook_pods", help);
+        let pods = metrics.counter("webhook_pods", help);
         for (result, is_so) in [("changed", !dry_run), ("dry_run", dry_run)] {
             let count = if is_so { self.changed.load(Relaxed) } else { 0 };
             pods.add(&[("result", result)], count);
@@ -84,26 +84,26 @@ impl Counters {
             let count = self.unchanged[reason as usize].load(Relaxed);
             pods.add(&[("result", reason.as_str())], count);
         }
-        let refused = figures.counter("webhook_refused", "Requests refused, by reason");
+        let refused = metrics.counter("webhook_refused", "Requests refused, by reason");
         for refusal in Refusal::ALL {
             let count = self.refused[refusal as usize].load(Relaxed);
             refused.add(&[("reason", refusal.as_str())], count);
         }
         let help = "Time from a request's head to its answer";
-        figures
+        metrics
             .histogram("webhook_duration_seconds", help)
             .add_durations(&[], &self.durations);
-        figures
+        metrics
             .gauge("webhook_connections", "Open connections")
             .add(&[], self.connections.load(Relaxed));
-        figures
+        metrics
             .counter(
                 "webhook_dismissed_connections",
                 "Connections closed to make room for others",
             )
             .add(&[], dismissed);
         let mut count = |name, help, counter: &AtomicU64| {
-            figures.counter(name, help).add(&[], counter.load(Relaxed));
+            metrics.counter(name, help).add(&[], counter.load(Relaxed));
         };
         let help = "TLS handshakes that failed";
         count("webhook_failed_handshakes", help, &self.failed_handshakes);
@@ -112,15 +112,15 @@ impl Counters {
         let help = "Failures to get a certificate or to register it with the API server";
         count("webhook_certificate_errors", help, &self.certificate_errors);
         let help = "Expiry of the certificate in use, in seconds since 1970; 0 if there is none";
-        figures
+        metrics
             .gauge("webhook_certificate_expiry_timestamp_seconds", help)
             .add(&[], self.expires.load(Relaxed));
-        figures
-            .counter("log_lines_left_out", metrics::LEFT_OUT)
+        metrics
+            .counter("log_lines_left_out", exposition::LEFT_OUT)
             .add(&[], log::left_out());
         let help = "Lines of output dropped because nothing read the stream in time";
         for (stream, lines) in output::dropped() {
-            figures
+            metrics
                 .counter("output_lines_dropped", help)
                 .add(&[("stream", stream)], lines);
         }

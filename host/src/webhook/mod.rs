@@ -27,9 +27,9 @@ use hyper::header::HeaderMap;
 use tokio::sync::watch;
 
 use crate::admin::{self, Reply};
-use crate::figures::Figures;
+use crate::exposition;
 use crate::listen::Port;
-use crate::metrics;
+use crate::metrics::Metrics;
 use crate::run::{End, Stop};
 use crate::tls::Authorities;
 pub use files::Files;
@@ -136,11 +136,11 @@ fn reply(path: &str, headers: &HeaderMap, webhook: &Webhook, has_certificate: bo
             "there is no certificate yet: the log has the reason\n".into(),
         ),
         "/metrics" => {
-            let mut figures = Figures::default();
+            let mut metrics = Metrics::default();
             webhook
                 .counters
-                .show(webhook.dry_run, webhook.dismissed(), &mut figures);
-            admin::figures(headers, &[("dnsweir", figures), metrics::of_process()])
+                .show(webhook.dry_run, webhook.dismissed(), &mut metrics);
+            admin::metrics(headers, &[("dnsweir", metrics), exposition::of_process()])
         }
         _ => admin::text(
             StatusCode::NOT_FOUND,

@@ -93,7 +93,7 @@ impl Tap {
 
     /// Returns the frames written, those dropped because the reader was too slow, and those dropped for lack
     /// of a reader.
-    pub fn figures(&self) -> (u64, u64, u64) {
+    pub fn metrics(&self) -> (u64, u64, u64) {
         let slow = match self.queue.get() {
             Some(Some(queue)) => queue.dropped(),
             _ => 0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::watch::NodePods;
 use crate::config::spell_duration;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 impl NodePods {
     /// Why queries should not come here yet.
@@ -50,35 +50,35 @@ impl NodePods {
     }
 
     /// Adds its part of `/metrics`.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         let state = &self.state;
         let help = "Queries by client: a pod in this namespace, the host, or unknown";
-        let queries = figures.counter("pod_queries", help);
+        let queries = metrics.counter("pod_queries", help);
         for (identity, namespace, count) in state.counters.read() {
             queries.add(&[("identity", identity), ("namespace", &namespace)], count);
         }
         for (kind, of) in [("pods", &state.pods), ("namespaces", &state.namespaces)] {
             let labels = [("kind", kind)];
-            let objects = figures.gauge("pod_objects", "Known pods of the node, and their namespaces");
+            let objects = metrics.gauge("pod_objects", "Known pods of the node, and their namespaces");
             objects.add(&labels, of.objects.load(Relaxed) as u64);
-            let lists = figures.counter("pod_lists", "Lists of the node's pods, or of a namespace");
+            let lists = metrics.counter("pod_lists", "Lists of the node's pods, or of a namespace");
             lists.add(&labels, of.lists.load(Relaxed));
-            let events = figures.counter("pod_events", "Changes and bookmarks received");
+            let events = metrics.counter("pod_events", "Changes and bookmarks received");
             events.add(&labels, of.events.load(Relaxed));
-            let failures = figures.counter("pod_failures", "Lists and watches that failed");
+            let failures = metrics.counter("pod_failures", "Lists and watches that failed");
             failures.add(&labels, of.failures.load(Relaxed));
             let help = "Objects without annotations or labels because there is no memory for them, and objects beyond the limits";
-            figures
+            metrics
                 .counter("pod_refused_objects", help)
                 .add(&labels, of.refused.load(Relaxed));
         }
         let help = "Approximate memory used by the node's pods and their namespaces";
-        figures
+        metrics
             .gauge("pod_memory_bytes", help)
             .add(&[], state.octets.load(Relaxed) as u64);
         if let Some(heard) = state.pods.heard_at() {
             let help = "Seconds since the last message from the API server about the node's pods";
-            figures
+            metrics
                 .gauge("pod_silence_seconds", help)
                 .add(&[], heard.elapsed().as_secs());
         }

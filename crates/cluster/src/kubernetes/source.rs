@@ -16,7 +16,7 @@ use super::state::State;
 use super::transfer::Snapshot;
 use crate::background::learnt;
 use crate::config::spell_duration;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::transfer::{Contents, Outgoing, notify, say_signed};
 use dnsweir_answer::{Question, Resolution, Status};
 
@@ -138,45 +138,45 @@ impl Kubernetes {
     }
 
     /// Adds its part of `/metrics`.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         let state = &self.cluster.state;
         let domain = self.rules.domain.to_string();
         let cluster = ("cluster", &*domain);
         for &kind in &state.kinds {
             let (of, labels) = (state.of(kind), [cluster, ("kind", kind.as_str())]);
-            let objects = figures.gauge("kubernetes_objects", "Known objects of the cluster");
+            let objects = metrics.gauge("kubernetes_objects", "Known objects of the cluster");
             objects.shared(&labels, of.objects.load(Relaxed) as u64);
-            let lists = figures.counter("kubernetes_lists", "Lists of all objects of a kind");
+            let lists = metrics.counter("kubernetes_lists", "Lists of all objects of a kind");
             lists.shared(&labels, of.lists.load(Relaxed));
-            let events = figures.counter("kubernetes_events", "Changes and bookmarks received");
+            let events = metrics.counter("kubernetes_events", "Changes and bookmarks received");
             events.shared(&labels, of.events.load(Relaxed));
             let help = "Lists and watches that failed";
-            figures
+            metrics
                 .counter("kubernetes_failures", help)
                 .shared(&labels, of.failures.load(Relaxed));
             let help = "Objects ignored because they are malformed or there is no memory, and objects cut at a limit";
-            figures
+            metrics
                 .counter("kubernetes_refused_objects", help)
                 .shared(&labels, of.refused.load(Relaxed));
         }
         let help = "Approximate memory used by the known objects";
         let octets = state.octets.load(Relaxed) as u64;
-        figures
+        metrics
             .gauge("kubernetes_memory_bytes", help)
             .shared(&[cluster], octets);
         if let Some(age) = state.age() {
             let help = "Seconds since the last message from the API server, for the stalest kind of objects";
-            figures
+            metrics
                 .gauge("kubernetes_silence_seconds", help)
                 .shared(&[cluster], age.as_secs());
         }
         let serial = state.index.load().serial;
         let help = "Serial of the SOA record";
-        figures
+        metrics
             .gauge("kubernetes_serial", help)
             .shared(&[cluster], serial.into());
         if let Some(outgoing) = &self.outgoing {
-            outgoing.show(&domain, figures);
+            outgoing.show(&domain, metrics);
         }
     }
 }

@@ -8,8 +8,8 @@ use super::follower::Follower;
 use crate::background::learnt;
 use crate::config::{self, spell_duration};
 use crate::dns::{rcode, rtype};
-use crate::figures::Figures;
 use crate::kubernetes::message::{ANSWER, Message, Owner};
+use crate::metrics::Metrics;
 use dnsweir_answer::{Question, Resolution, Status};
 
 /// Sockets to the API server: a watch and its successor; also descriptors of epoll and the thread's waker.
@@ -116,7 +116,7 @@ impl ServiceEntries {
     }
 
     /// Adds its part of `/metrics`.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         let state = &self.follower.state;
         let followed = &state.followed;
         for (name, help, value) in [
@@ -136,7 +136,7 @@ impl ServiceEntries {
                 state.table.load().collisions,
             ),
         ] {
-            figures.gauge(name, help).shared(&[], value as u64);
+            metrics.gauge(name, help).shared(&[], value as u64);
         }
         for (name, help, value) in [
             (
@@ -160,7 +160,7 @@ impl ServiceEntries {
                 &followed.refused,
             ),
         ] {
-            figures.counter(name, help).shared(&[], value.load(Relaxed));
+            metrics.counter(name, help).shared(&[], value.load(Relaxed));
         }
     }
 }

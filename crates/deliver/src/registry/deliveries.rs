@@ -18,7 +18,7 @@ use super::kept::Kept;
 use super::pull::{Pulled, pull};
 use super::signature::Policy;
 use crate::config::{Config, Delivered, Diagnostic, Module, Reference, Registries, Report, SignedBy, Signer};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::private_folder::PrivateFolder;
 
 /// Advice when a registry's name is not found.
@@ -305,9 +305,9 @@ impl Deliveries {
     }
 
     /// Adds the metrics.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         let help = "Requests to a registry for a module, by result";
-        let pulls = figures.counter("module_pulls", help);
+        let pulls = metrics.counter("module_pulls", help);
         let counters = &self.counters;
         for (result, count) in [
             ("unchanged", &counters.unchanged),

@@ -4,10 +4,10 @@ use super::blame;
 use super::data::NAME_OCTETS;
 use super::failure::HOSTCALL_BYTES;
 use super::footprint::FREE;
+use super::host_state::TABLE_ENTRIES;
 use super::load_error::code_maximum;
 use super::memo::REMEMBERED;
 use super::spares::READY;
-use super::world::TABLE_ENTRIES;
 use crate::config::{Filter, Limits};
 
 /// Bytes per table entry.

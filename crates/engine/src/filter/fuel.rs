@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use wasmtime::Store;
 
-use super::world::World;
+use super::host_state::HostState;
 
 /// Makes a call with fuel for its time limit, then sleeps for the fuel it has burnt.
-pub(super) fn spend<T>(store: &mut Store<World>, call: impl FnOnce(&mut Store<World>) -> T) -> T {
+pub(super) fn spend<T>(store: &mut Store<HostState>, call: impl FnOnce(&mut Store<HostState>) -> T) -> T {
     let full = u64::try_from(store.data().time.whole().as_nanos()).unwrap_or(u64::MAX);
     // Cannot fail: with this feature the engine meters fuel.
     let _ = store.set_fuel(full);

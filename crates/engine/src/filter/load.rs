@@ -21,6 +21,7 @@ use super::evidence::{Evidence, Probation};
 use super::exports::Exports;
 use super::face;
 use super::footprint::overhead;
+use super::host_state::{Context, HostState, print_in_place};
 use super::interest::Interest;
 use super::layer::layer;
 use super::load_error::{LoadError, MODULE_MAXIMUM, code_maximum};
@@ -31,7 +32,6 @@ use super::tables::{self, Tables, WithTables};
 use super::text::{self, in_words};
 use super::time_limit::thread_clock;
 use super::wasi::{self, HasWasi};
-use super::world::{Context, World, print_in_place};
 use crate::background;
 use crate::config::{self, ConfigNode};
 use crate::confine::Confinement;
@@ -39,7 +39,7 @@ use crate::confine::Confinement;
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
 /// [`Instance`](super::Instance).
 pub struct Filter {
-    pub(super) exports: Exports<World>,
+    pub(super) exports: Exports<HostState>,
     pub(super) context: Arc<Context>,
     pub(super) setup: types::Setup,
     /// CPU time of starting an instance: what a failed call costs beside the call itself.
@@ -283,8 +283,8 @@ pub(super) fn component(
 }
 
 /// Links a component's imports and checks its exports.
-fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, LoadError> {
-    let mut linker = link::<World>(engine, component)?;
+fn prepare(engine: &Engine, component: &Component) -> Result<Exports<HostState>, LoadError> {
+    let mut linker = link::<HostState>(engine, component)?;
     let pre = print_in_place(&mut linker)
         .and_then(|()| linker.instantiate_pre(component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;

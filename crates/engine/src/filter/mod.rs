@@ -29,12 +29,12 @@ mod evidence;
 mod exports;
 mod face;
 mod failure;
-mod figures;
 mod footprint;
 #[cfg(feature = "box-fuel")]
 mod fuel;
 mod fuzzing;
 mod health;
+mod host_state;
 mod inspect;
 mod instance;
 mod interest;
@@ -42,6 +42,7 @@ mod layer;
 mod load;
 mod load_error;
 mod memo;
+mod metrics;
 mod outcomes;
 mod own_counters;
 mod packed;
@@ -66,7 +67,6 @@ mod time_limit;
 mod trial;
 mod verdict;
 mod wasi;
-mod world;
 
 /// The filter interface that this proxy implements.
 pub const INTERFACE: &str = "dnsweir:filter@0.1.0";

@@ -11,11 +11,11 @@ use super::cancel::Cancel;
 use super::data::{self, Output, SourceFile, WithData as _};
 use super::exports::{Exports, Functions};
 use super::failure::{Failure, HOSTCALL_BYTES};
+use super::host_state::{Context, HostState};
 use super::repeated::Verdicts;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
 use super::wasi::HANDLES;
-use super::world::{Context, World};
 
 /// Configuration may take this many times the limit of a call, and at least a second: it happens once.
 const CONFIGURE_FACTOR: u32 = 100;
@@ -23,7 +23,7 @@ const CONFIGURE_MINIMUM: Duration = Duration::from_secs(1);
 
 /// A configured instance in its own store. After a failed call it must be dropped: it refuses further calls.
 pub(super) struct Sandbox {
-    store: Store<World>,
+    store: Store<HostState>,
     mark: Mark,
     functions: Functions,
 }
@@ -37,7 +37,7 @@ pub(super) enum StartError {
 impl Sandbox {
     /// Starts and configures an instance. Fails if cancelled.
     pub(super) fn start(
-        exports: &Exports<World>,
+        exports: &Exports<HostState>,
         context: &Arc<Context>,
         setup: &types::Setup,
         cancel: &Cancel,
@@ -51,7 +51,7 @@ impl Sandbox {
     /// Starts and configures an instance for one refresh. Fails if cancelled. Its granted folders stay open
     /// until the refresh ends.
     pub(super) fn start_to_refresh(
-        exports: &Exports<World>,
+        exports: &Exports<HostState>,
         context: &Arc<Context>,
         setup: &types::Setup,
         cancel: &Cancel,
@@ -64,7 +64,7 @@ impl Sandbox {
     }
 
     fn configured(
-        exports: &Exports<World>,
+        exports: &Exports<HostState>,
         context: &Arc<Context>,
         setup: &types::Setup,
         cancel: &Cancel,
@@ -95,10 +95,10 @@ impl Sandbox {
         context: &Arc<Context>,
         cancel: &Cancel,
         memory: Option<usize>,
-    ) -> wasmtime::Result<Store<World>> {
+    ) -> wasmtime::Result<Store<HostState>> {
         let time = TimeLimit::new(start_time(context));
         let memory = memory.unwrap_or_else(|| context.linear_memory());
-        let world = World::new(Arc::clone(context), memory, time, cancel.clone())?;
+        let world = HostState::new(Arc::clone(context), memory, time, cancel.clone())?;
         let mut store = Store::new(engine, world);
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
@@ -111,7 +111,7 @@ impl Sandbox {
     #[inline]
     fn call<T>(
         &mut self,
-        call: impl FnOnce(&Functions, &mut Store<World>) -> wasmtime::Result<T>,
+        call: impl FnOnce(&Functions, &mut Store<HostState>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
         self.store.data_mut().data_mut().renew();
         let result = within(&self.mark, &mut self.store, |store| call(&self.functions, store));
@@ -180,12 +180,12 @@ impl Sandbox {
 
 /// Enters a guest for at most its store's time limit.
 #[inline]
-fn within<T>(mark: &Mark, store: &mut Store<World>, call: impl FnOnce(&mut Store<World>) -> T) -> T {
+fn within<T>(mark: &Mark, store: &mut Store<HostState>, call: impl FnOnce(&mut Store<HostState>) -> T) -> T {
     store.data_mut().time.begin();
     // The callback runs in the next tick and every one after it.
     store.set_epoch_deadline(1);
     #[cfg(feature = "box-fuel")]
-    let call = |store: &mut Store<World>| super::fuel::spend(store, call);
+    let call = |store: &mut Store<HostState>| super::fuel::spend(store, call);
     mark.during(|| call(store))
 }
 
@@ -199,6 +199,6 @@ fn start_time(context: &Context) -> Duration {
 }
 
 #[cold]
-fn failure(store: &Store<World>, error: &wasmtime::Error) -> Failure {
+fn failure(store: &Store<HostState>, error: &wasmtime::Error) -> Failure {
     Failure::of(error, store.data().allocated.refused)
 }

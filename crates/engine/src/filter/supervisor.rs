@@ -18,11 +18,11 @@ use super::check::Garbage;
 use super::counters::{PhaseCounters, add};
 use super::failure::{Failure, Reason};
 use super::health::Health;
+use super::host_state::Context;
 use super::load::Filter;
 use super::question::{Question, Record, Subject};
 use super::sandbox::Sandbox;
 use super::verdict::Outcome;
-use super::world::Context;
 
 /// Makes the calls and replaces failed instances.
 pub(super) struct Supervisor {

@@ -4,8 +4,8 @@
 //! for one operation on one part of a table at most, and never while a guest runs. Each table has a size
 //! limit in bytes, and `limits tables=` bounds their sum. Nothing is written to disk.
 
-mod figures;
 mod imports;
+mod metrics;
 mod shard;
 mod table;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use hyper::Response;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY};
 
-use crate::metrics::media_range;
+use crate::exposition::media_range;
 
 /// Bodies below this size in bytes fit into a packet, and are sent as they are.
 const WORTHWHILE: usize = 1400;

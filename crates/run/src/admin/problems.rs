@@ -18,8 +18,8 @@ use super::readiness::not_ready;
 use crate::ceiling::resident;
 use crate::config::Module;
 use crate::dns::name::Name;
+use crate::exposition;
 use crate::history::{Growth, Tally};
-use crate::metrics;
 use crate::serve::generation::{Generation, Loaded, Stage};
 use crate::state::State;
 
@@ -117,7 +117,7 @@ pub(crate) async fn follow(state: Arc<State>) {
 
 /// Returns the current problems.
 pub(super) fn problems(state: &State) -> Vec<Problem> {
-    let growth = state.history.grown(Tally::of(&metrics::collect(state)));
+    let growth = state.history.grown(Tally::of(&exposition::collect(state)));
     let mut found = Found::default();
     of_process(state, &mut found);
     let generation = Arc::clone(&state.generation.read());
@@ -346,18 +346,18 @@ fn share(part: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Figures;
     use crate::history::History;
+    use crate::metrics::Metrics;
 
     /// Returns the problems of zones with these counts of NOERROR, SERVFAIL and NXDOMAIN.
     fn said(counts: [u64; 3]) -> Vec<String> {
-        let mut figures = Figures::default();
-        let responses = figures.counter("responses", "");
+        let mut metrics = Metrics::default();
+        let responses = metrics.counter("responses", "");
         for (rcode, count) in ["NOERROR", "SERVFAIL", "NXDOMAIN"].into_iter().zip(counts) {
             responses.add(&[("server", "s"), ("zone", "a."), ("rcode", rcode)], count);
         }
         let mut found = Found::default();
-        of_zones(&History::default().grown(Tally::of(&figures)), &mut found);
+        of_zones(&History::default().grown(Tally::of(&metrics)), &mut found);
         found
             .0
             .into_iter()

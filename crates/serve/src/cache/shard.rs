@@ -30,7 +30,7 @@ const SWEEP_STEP: u32 = 4;
 /// One fingerprint is kept per this many bytes of the limit: about one per entry.
 const BYTES_PER_GHOST: usize = 256;
 
-/// Figures for one [`Kind`].
+/// Metrics for one [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindStats {
     /// Entries stored now.

@@ -10,11 +10,11 @@ use crate::dns::{CLASS_IN, QUESTION_TAIL, build, rcode, rtype};
 use crate::filter::Decision;
 
 use super::explain;
-use super::inward::edited;
 use super::live::Live;
 use super::lookups::DEPTH;
 use super::queue::Query;
 use super::request::Request;
+use super::request_pass::edited;
 use super::response::Response;
 use super::state::{Lead, State};
 use super::worker::Worker;
@@ -35,7 +35,7 @@ impl Worker {
         let Some(response) = self.alias(live, query, targets, lead).await else {
             return State::Dropped;
         };
-        State::Outward(match lead {
+        State::Response(match lead {
             Lead::Filter(verdict) => edited(live, &query.request, verdict, response),
             Lead::Source(_) => Response {
                 // AA is about the queried name (RFC 1035 section 4.1.1).
@@ -74,7 +74,9 @@ impl Worker {
                 state,
                 ..
             } = *inner.await.ok()?;
-            let State::Outward(found) = state else { return None };
+            let State::Response(found) = state else {
+                return None;
+            };
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);
             }

@@ -12,13 +12,13 @@ use dnsweir_answer::Resolution;
 
 use super::explain;
 use super::generation::Stage;
-use super::inward;
 use super::live::Live;
 use super::lookups::Looked;
-use super::outward;
 use super::queue::Query;
 use super::request::Request;
+use super::request_pass;
 use super::response::{AskingResponse, Response};
+use super::response_pass;
 use super::sources::GaveUp;
 use super::state::{Asking, State, Wait};
 use super::trace::Direction;
@@ -37,7 +37,7 @@ impl Worker {
             (&asking.verdict.decision, stages.get(query.request.stage))
         else {
             // Unreachable: only a query whose filter asks waits here.
-            return State::Outward(Response::of_source(Resolution::BOUNDED));
+            return State::Response(Response::of_source(Resolution::BOUNDED));
         };
         let rounds = asking.rounds + 1;
         let looked = match self.look_up_all(live, query, filter, ask, 0).await {
@@ -57,8 +57,8 @@ impl Worker {
             request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
             outcome = Outcome::Failed;
         }
-        let mut state = State::Inward;
-        inward::decide(live, request, &mut state, filter, outcome);
+        let mut state = State::Request;
+        request_pass::decide(live, request, &mut state, filter, outcome);
         if let State::Waits(Wait::Lookups(again)) = &mut state {
             again.rounds = rounds;
         }
@@ -120,8 +120,8 @@ impl Worker {
             request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
             outcome = Outcome::Failed;
         }
-        let mut state = State::Outward(response);
-        outward::change(live, request, &mut state, filter, outcome);
+        let mut state = State::Response(response);
+        response_pass::change(live, request, &mut state, filter, outcome);
         if let State::Waits(Wait::ResponseLookups(again)) = &mut state {
             again.rounds = rounds;
         }
@@ -130,7 +130,7 @@ impl Worker {
 
     /// The response to a query that may not wait any longer for its filter's lookups.
     fn without_answers(&self, live: &Live, query: &Query, why: GaveUp) -> State {
-        State::Outward(Response::of_source(self.gave_up(live, &query.request, why)))
+        State::Response(Response::of_source(self.gave_up(live, &query.request, why)))
     }
 
     /// Gives a filter the answers, and returns the outcome.

@@ -52,7 +52,7 @@ impl Batch {
     pub(super) fn next(&mut self, client: Client) -> &mut Request {
         if self.requests.len() == self.length {
             self.requests.push(Request::new(client));
-            self.states.push(State::Inward);
+            self.states.push(State::Request);
         }
         &mut self.requests[self.length]
     }

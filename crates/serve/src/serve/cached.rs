@@ -115,7 +115,7 @@ impl Worker {
         let request = request.refresh(self.now() / 1000);
         self.enqueue(Box::new(Query {
             request,
-            state: State::Inward,
+            state: State::Request,
             waiting: Waiting::default(),
             live: Some(Rc::clone(live)),
             owed: Owed::Cache(claim),
@@ -133,17 +133,17 @@ impl Worker {
     /// Returns where a query continues if the cache had nothing fresh when it arrived.
     pub(super) fn miss(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> State {
         let Some(cache) = Self::cache(live, request, request.stage) else {
-            return State::Inward;
+            return State::Request;
         };
         // Another query's answer may have been cached since.
         let now_ms = self.now() / 1000;
         if let Some(response) = self.look_up(live, request, cache, now_ms) {
-            return State::Outward(response);
+            return State::Response(response);
         }
         add(&live.counters(request).misses, 1);
         if !request.may_share() {
             request.stage += 1;
-            return State::Inward;
+            return State::Request;
         }
         let stale = self.stale(live, request, cache);
         if let Some((entry, _)) = &stale {
@@ -152,13 +152,13 @@ impl Worker {
                 // The refresh continues after the client has its answer.
                 self.refresh(live, request, claim);
             } else if !entry.may_retry(now_ms, recovered_ms) {
-                return State::Outward(self.stale_response(live, request, cache, entry.clone()));
+                return State::Response(self.stale_response(live, request, cache, entry.clone()));
             }
         }
         // RFC 8767 section 5: the client waits this long for a fresh answer.
         let stale = stale.map(|(entry, after)| (entry, Instant::now() + after));
         request.begin_fetch(now_ms, stale);
-        State::Inward
+        State::Request
     }
 
     /// Handles the response from below the cache at a stage: stores it if it may, or replaces it if a stale

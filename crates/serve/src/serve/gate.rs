@@ -12,13 +12,13 @@ use crate::dns::Transport;
 
 use super::asked::Client;
 use super::interfaces;
+use super::networks::NetworkTable;
 use super::rates::RateTable;
-use super::steps::Steps;
 
 /// The gate of a listener or a zone.
 #[derive(Debug)]
 pub struct Gate {
-    steps: Steps,
+    steps: NetworkTable,
     /// Whether clients outside all networks in `steps` may ask.
     others: bool,
     /// Whether those of them in one of the node's own networks may ask.
@@ -93,7 +93,7 @@ pub struct Ledger {
 /// The node's networks, cached.
 #[derive(Default)]
 struct Own {
-    steps: Steps,
+    steps: NetworkTable,
     /// The end of their validity, in microseconds.
     until: u64,
 }
@@ -118,7 +118,7 @@ impl Ledger {
                 .map(|network| (network, true))
                 .collect();
             *own = Own {
-                steps: Steps::new(&networks),
+                steps: NetworkTable::new(&networks),
                 until: now + KNOWN,
             };
         }
@@ -142,7 +142,7 @@ impl Gate {
             responses: limits.and_then(|limits| limits.responses),
             ..Gate::of(clients, private || kept)
         };
-        let open = gate.steps == Steps::default() && gate.others;
+        let open = gate.steps == NetworkTable::default() && gate.others;
         (!open || gate.queries.is_some() || gate.responses.is_some()).then_some(gate)
     }
 
@@ -168,7 +168,7 @@ impl Gate {
             );
         }
         Gate {
-            steps: Steps::new(&networks),
+            steps: NetworkTable::new(&networks),
             others: !only_these && everybody,
             node: near || clients.is_some_and(|clients| clients.node),
             silent: clients.is_some_and(|clients| clients.silent),

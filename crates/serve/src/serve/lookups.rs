@@ -23,8 +23,8 @@ use crate::dns::rcode;
 use crate::filter::{Ask, Found, Lookup, LookupPath, LookupStatus};
 
 use super::explain;
-use super::held::Held;
 use super::live::Live;
+use super::lookup_octets::Held;
 use super::queue::{Query, Waiting};
 use super::request::Request;
 use super::response::Response;
@@ -180,13 +180,13 @@ impl Worker {
             LookupPath::Top => self.ask_from_the_top(live, inner, waiting),
             LookupPath::Below => {
                 (inner.stage, inner.floor) = (stage + 1, stage + 1);
-                self.ask_inner(live, inner, State::Inward, waiting)
+                self.ask_inner(live, inner, State::Request, waiting)
             }
             LookupPath::Zone(zone) => {
                 let state = match live.generation.zone(zone) {
                     Some(of) => {
                         (inner.pipeline, inner.zone) = of;
-                        State::Inward
+                        State::Request
                     }
                     None => State::Dropped,
                 };
@@ -207,7 +207,7 @@ impl Worker {
             ..
         } = *inner;
         let response = match state {
-            State::Outward(response) => Some(response),
+            State::Response(response) => Some(response),
             _ => None,
         };
         let displaced = waiting.place.as_ref().is_some_and(|place| place.is_displaced());

@@ -13,11 +13,11 @@ use super::response::{AskingResponse, Response};
 /// The state of a query. `serve`'s README has a picture.
 pub(super) enum State {
     /// It is on its way in, before its stage.
-    Inward,
+    Request,
     /// It has to wait.
     Waits(Wait),
     /// Its response is on its way out, behind its stage. At the request's floor, this is the final response.
-    Outward(Response),
+    Response(Response),
     /// No response is sent.
     Dropped,
     /// There is no query here: it continues elsewhere.
@@ -59,13 +59,13 @@ pub(super) struct Asking {
 impl State {
     /// An empty response.
     pub(super) fn error(rcode: u16, error: ExtendedError) -> State {
-        State::Outward(Response::error(rcode, error))
+        State::Response(Response::error(rcode, error))
     }
 
     /// The response after a filter failed. That says nothing about the name, so it is not cached (RFC 9520
     /// section 2).
     pub(super) fn failed(rcode: u16) -> State {
-        State::Outward(Response {
+        State::Response(Response {
             store: false,
             ..Response::error(rcode, ExtendedError::Other)
         })
@@ -90,7 +90,7 @@ impl State {
             Some(Resolution::Answer {
                 answer,
                 authoritative,
-            }) => State::Outward(Response::answer(answer, Origin::Local, authoritative)),
+            }) => State::Response(Response::answer(answer, Origin::Local, authoritative)),
             Some(resolution) => State::of_resolution(request, resolution),
         }
     }
@@ -100,10 +100,10 @@ impl State {
         match resolution {
             Resolution::NotMine => {
                 request.stage += 1;
-                State::Inward
+                State::Request
             }
             Resolution::Alias(alias) => State::Waits(Wait::Alias(Lead::Source(alias))),
-            resolution => State::Outward(Response::of_source(resolution)),
+            resolution => State::Response(Response::of_source(resolution)),
         }
     }
 }

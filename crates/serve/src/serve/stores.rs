@@ -14,7 +14,7 @@ use dnsweir_os::boot_clock::since_boot;
 
 use super::counters::CounterTable;
 use super::gate::Ledger;
-use super::held::LookupOctets;
+use super::lookup_octets::LookupOctets;
 use super::observed::Observed;
 use super::trace::TraceSink;
 

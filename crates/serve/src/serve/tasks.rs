@@ -74,10 +74,10 @@ impl Worker {
         let state = match live.answerer(&request) {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (request.pipeline, request.zone) = (pipeline, zone);
-                State::Inward
+                State::Request
             }
             Some(ZoneMatch::Special(special)) => {
-                State::Outward(Response::local(special.answer(&request.question)))
+                State::Response(Response::local(special.answer(&request.question)))
             }
             None => State::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };

@@ -15,7 +15,7 @@ use dnsweir_zones::secondary::{AskedNotify, Notified, Secondary};
 use dnsweir_zones::transfer::{Asked, Reply};
 
 use crate::dns::name::Name;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// A boxed future without a result.
 type Awaited<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -59,7 +59,7 @@ pub(super) trait Aside {
     fn status(&self) -> Status;
 
     /// Adds its metrics.
-    fn show(&self, figures: &mut Figures);
+    fn show(&self, metrics: &mut Metrics);
 
     /// The zones that it holds completely.
     fn origins(&self) -> Names<'_> {
@@ -106,8 +106,8 @@ impl Aside for Arc<Forwarder> {
     fn status(&self) -> Status {
         Forwarder::status(self)
     }
-    fn show(&self, figures: &mut Figures) {
-        Forwarder::show(self, figures);
+    fn show(&self, metrics: &mut Metrics) {
+        Forwarder::show(self, metrics);
     }
     fn is_own_probe(&self, name: &[u8]) -> bool {
         self.loop_found(name)
@@ -137,8 +137,8 @@ impl Aside for Kubernetes {
     fn status(&self) -> Status {
         self.status()
     }
-    fn show(&self, figures: &mut Figures) {
-        self.show(figures);
+    fn show(&self, metrics: &mut Metrics) {
+        self.show(metrics);
     }
     fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         self.transfer(asked)
@@ -164,8 +164,8 @@ impl Aside for ServiceEntries {
     fn status(&self) -> Status {
         self.status()
     }
-    fn show(&self, figures: &mut Figures) {
-        self.show(figures);
+    fn show(&self, metrics: &mut Metrics) {
+        self.show(metrics);
     }
 }
 
@@ -179,8 +179,8 @@ impl Aside for File {
     fn status(&self) -> Status {
         self.status()
     }
-    fn show(&self, figures: &mut Figures) {
-        self.show(figures);
+    fn show(&self, metrics: &mut Metrics) {
+        self.show(metrics);
     }
     fn origins(&self) -> Names<'_> {
         Box::new(self.origins())
@@ -209,8 +209,8 @@ impl Aside for Secondary {
     fn status(&self) -> Status {
         self.status()
     }
-    fn show(&self, figures: &mut Figures) {
-        self.show(figures);
+    fn show(&self, metrics: &mut Metrics) {
+        self.show(metrics);
     }
     fn origins(&self) -> Names<'_> {
         Box::new(self.origins())
@@ -248,7 +248,7 @@ impl Aside for Lists {
     fn status(&self) -> Status {
         self.status()
     }
-    fn show(&self, figures: &mut Figures) {
-        self.show(figures);
+    fn show(&self, metrics: &mut Metrics) {
+        self.show(metrics);
     }
 }

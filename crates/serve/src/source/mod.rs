@@ -29,7 +29,7 @@ use dnsweir_zones::{file, secondary, transfer};
 
 use crate::config::SourceConfig;
 use crate::dns::name::{Name, is_at_or_below};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use aside::Aside;
 use file::File;
 use forward::{Forward, Forwarder, Quota};
@@ -256,8 +256,8 @@ impl Source {
     }
 
     /// Adds its metrics.
-    pub fn show(&self, figures: &mut Figures) {
-        self.aside().show(figures);
+    pub fn show(&self, metrics: &mut Metrics) {
+        self.aside().show(metrics);
     }
 }
 

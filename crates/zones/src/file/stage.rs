@@ -7,7 +7,7 @@ use super::answer::answer;
 use crate::config;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::rcode;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::transfer::{Asked, Contents, Outgoing, Reply, notify_all, say_signed};
 use crate::zonefile::Zone;
 use dnsweir_answer::Fallthrough;
@@ -96,24 +96,24 @@ impl File {
     }
 
     /// Adds the stage's metrics.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         for (index, zone) in self.zones.iter().enumerate() {
             let origin = zone.origin.to_string();
             let labels = [("origin", &*origin)];
             let help = "Serial of the SOA record of a zone file";
-            figures
+            metrics
                 .gauge("file_serial", help)
                 .shared(&labels, zone.serial.into());
             let help = "Records of a zone file";
-            figures
+            metrics
                 .gauge("file_records", help)
                 .shared(&labels, zone.records as u64);
             let help = "Approximate memory used by a zone file";
-            figures
+            metrics
                 .gauge("file_memory_bytes", help)
                 .shared(&labels, zone.octets as u64);
             if let Some(outgoing) = self.outgoing.get(index) {
-                outgoing.show(&origin, figures);
+                outgoing.show(&origin, metrics);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// The outcome of a check with the primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,19 +46,19 @@ impl Counters {
     }
 
     /// Adds them to the metrics.
-    pub fn show(&self, origin: &str, figures: &mut Figures) {
+    pub fn show(&self, origin: &str, metrics: &mut Metrics) {
         let help = "Refreshes of the zone from its primaries, by result";
-        let looks = figures.counter("secondary_refreshes", help);
+        let looks = metrics.counter("secondary_refreshes", help);
         for (outcome, name) in Outcome::ALL {
             let count = self.outcomes[outcome as usize].load(Relaxed);
             looks.add(&[("origin", origin), ("result", name)], count);
         }
         let help = "Incremental transfers that could not be applied, so that the whole zone was transferred";
-        figures
+        metrics
             .counter("secondary_ixfr_fallbacks", help)
             .add(&[("origin", origin)], self.fallbacks.load(Relaxed));
         let help = "NOTIFY messages received, by result";
-        let notifies = figures.counter("secondary_notifies", help);
+        let notifies = metrics.counter("secondary_notifies", help);
         for (name, count) in [("heard", &self.heard), ("refused", &self.refused)] {
             notifies.add(&[("origin", origin), ("result", name)], count.load(Relaxed));
         }

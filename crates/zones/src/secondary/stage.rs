@@ -14,7 +14,7 @@ use crate::background::{Background, learnt};
 use crate::config::{self, spell_duration};
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, is_at_or_below};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
 use dnsweir_answer::Fallthrough;
 use dnsweir_answer::{Question, Resolution, Status};
@@ -198,13 +198,13 @@ impl Secondary {
     }
 
     /// Adds the stage's metrics.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         for (index, state) in self.states.iter().enumerate() {
             let origin = state.origin.to_string();
             let labels = [("origin", &*origin)];
             let zone = state.zone.load();
             let help = "1 if the zone was transferred and has not expired, else 0";
-            figures
+            metrics
                 .gauge("secondary_served", help)
                 .shared(&labels, u64::from(zone.is_some()));
             let numbers = zone.as_ref().map_or([0; 3], |zone| {
@@ -222,17 +222,17 @@ impl Secondary {
                 ),
             ];
             for ((name, help), number) in what.into_iter().zip(numbers) {
-                figures.gauge(name, help).shared(&labels, number);
+                metrics.gauge(name, help).shared(&labels, number);
             }
             if let Some(age) = state.age() {
                 let help = "Seconds since a primary confirmed the zone";
-                figures
+                metrics
                     .gauge("secondary_age_seconds", help)
                     .shared(&labels, age.as_secs());
             }
-            state.counters.show(&origin, figures);
+            state.counters.show(&origin, metrics);
             if let Some(outgoing) = self.outgoing.get(index) {
-                outgoing.show(&origin, figures);
+                outgoing.show(&origin, metrics);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// The outcome of a transfer request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,19 +50,19 @@ impl Counters {
     }
 
     /// Adds them to the metrics.
-    pub fn show(&self, origin: &str, figures: &mut Figures) {
+    pub fn show(&self, origin: &str, metrics: &mut Metrics) {
         let help = "Requests for a zone transfer, by result";
-        let transfers = figures.counter("transfers_out", help);
+        let transfers = metrics.counter("transfers_out", help);
         for (outcome, name) in Outcome::ALL {
             let count = self.outcomes[outcome as usize].load(Relaxed);
             transfers.add(&[("origin", origin), ("result", name)], count);
         }
         let help = "Zone transfers in progress";
-        figures
+        metrics
             .gauge("transfers_out_active", help)
             .add(&[("origin", origin)], self.under_way.load(Relaxed) as u64);
         let help = "Changes announced to a secondary, by result";
-        let notifies = figures.counter("transfer_notifies", help);
+        let notifies = metrics.counter("transfer_notifies", help);
         for (name, count) in [("answered", &self.notified), ("unanswered", &self.unheard)] {
             notifies.add(&[("origin", origin), ("result", name)], count.load(Relaxed));
         }

@@ -15,7 +15,7 @@ use crate::dns::records::{Section, Walk, counts};
 use crate::dns::transfer::Response;
 use crate::dns::tsig::{Checked, Signer, check};
 use crate::dns::{HEADER, rcode, rtype, u16_at, u32_at};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// The reply to a transfer request.
 pub enum Reply {
@@ -119,8 +119,8 @@ impl Outgoing {
     }
 
     /// Adds its metrics.
-    pub fn show(&self, origin: &str, figures: &mut Figures) {
-        self.counters.show(origin, figures);
+    pub fn show(&self, origin: &str, metrics: &mut Metrics) {
+        self.counters.show(origin, metrics);
     }
 }
 

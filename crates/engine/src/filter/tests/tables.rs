@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::figures::{Figures, Sample};
+use crate::metrics::{Metrics, Sample};
 
 const CONFIGURE: &str = "(i32.const 16)";
 
@@ -18,9 +18,9 @@ fn instance(filter: &Arc<Filter>) -> Instance {
 
 /// A metric of the table.
 fn figure(filter: &Filter, name: &str) -> u64 {
-    let mut figures = Figures::default();
-    filter.show(&mut figures);
-    let metric = figures.metrics().iter().find(|metric| metric.name == name);
+    let mut metrics = Metrics::default();
+    filter.show(&mut metrics);
+    let metric = metrics.all().iter().find(|metric| metric.name == name);
     match metric.unwrap().samples.values().next() {
         Some(Sample::Whole(number)) => *number,
         other => panic!("{name}: {other:?}"),

@@ -12,9 +12,9 @@ use wit_parser::{Resolve, WorldKey};
 
 use super::*;
 use crate::config::{Folder, Wasi};
+use crate::filter::host_state::Context;
 use crate::filter::sandbox::Sandbox;
 use crate::filter::wasi::HANDLES;
-use crate::filter::world::Context;
 
 /// Handles that the guest holds, one of every kind, plus some other numbers.
 const VARIANTS: usize = 12;

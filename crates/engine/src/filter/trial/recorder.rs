@@ -10,12 +10,12 @@ use crate::config::{self, Data};
 use crate::filter::bindings::dnsweir::filter::{host, types};
 use crate::filter::cancel::Cancel;
 use crate::filter::data::{DataView, Published, WithData};
+use crate::filter::host_state::{Allocated, IGNORED};
 use crate::filter::own_counters::OwnCounters;
 use crate::filter::tables::{Tables, WithTables};
 use crate::filter::text;
 use crate::filter::time_limit::TimeLimit;
 use crate::filter::wasi::{HasWasi, Log, Wasi};
-use crate::filter::world::{Allocated, IGNORED};
 use crate::plain_text::escape_into;
 
 /// Maximum bytes of printed lines kept per call.

@@ -9,8 +9,8 @@ mod process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dnstap::Tap;
-use crate::figures::Figures;
 use crate::listen::{ClientConnections, CloseReason, Handshake};
+use crate::metrics::Metrics;
 use crate::state::State;
 use crate::{ceiling, log, node, nodecache, output};
 pub use format::Format;
@@ -20,42 +20,42 @@ pub(crate) use format::media_range;
 pub const LEFT_OUT: &str = "Log lines left out because there were many of their kind in a short time";
 
 /// Returns all metrics: under our names, under CoreDNS's, and those of any process.
-pub fn all(state: &State) -> [(&'static str, Figures); 3] {
+pub fn all(state: &State) -> [(&'static str, Metrics); 3] {
     let ours = collect(state);
-    let theirs = coredns::figures(&ours);
+    let theirs = coredns::metrics(&ours);
     [("dnsweir", ours), ("coredns", theirs), of_process()]
 }
 
 /// Returns the metrics of any process.
-pub fn of_process() -> (&'static str, Figures) {
-    let mut figures = Figures::default();
-    process::show(&mut figures);
-    ("process", figures)
+pub fn of_process() -> (&'static str, Metrics) {
+    let mut metrics = Metrics::default();
+    process::show(&mut metrics);
+    ("process", metrics)
 }
 
 /// Collects all our metrics.
-pub(crate) fn collect(state: &State) -> Figures {
-    let mut figures = Figures::default();
-    own(state, &mut figures);
-    network(state, &mut figures);
-    state.deliveries.show(&mut figures);
-    state.shared.show(&mut figures);
+pub(crate) fn collect(state: &State) -> Metrics {
+    let mut metrics = Metrics::default();
+    own(state, &mut metrics);
+    network(state, &mut metrics);
+    state.deliveries.show(&mut metrics);
+    state.shared.show(&mut metrics);
     let generation = state.generation.read();
     for source in &generation.sources {
-        source.show(&mut figures);
+        source.show(&mut metrics);
     }
     if let Some(pods) = &generation.pods {
-        pods.show(&mut figures);
+        pods.show(&mut metrics);
     }
     let help = "1 if the previous module of a filter is in use because the new one failed";
-    let reverted = figures.gauge("filter_reverted", help);
+    let reverted = metrics.gauge("filter_reverted", help);
     for filter in &generation.config.filters {
         reverted.add(&[("filter", &filter.name)], filter.reverted.is_some().into());
     }
     for loaded in &generation.filters {
-        loaded.filter.show(&mut figures);
+        loaded.filter.show(&mut metrics);
     }
-    figures
+    metrics
 }
 
 fn get(counter: &AtomicU64) -> u64 {
@@ -63,57 +63,57 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 /// Adds those of the whole process: its configuration, output, connections, and memory.
-fn own(state: &State, figures: &mut Figures) {
-    figures
+fn own(state: &State, metrics: &mut Metrics) {
+    metrics
         .gauge("build_info", "Build information; the value is always 1")
         .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let help = "Number of the running configuration, starting at 1";
-    figures
+    metrics
         .gauge("generation", help)
         .add(&[], state.generation.read().number);
-    let reloads = figures.counter("reloads", "Configuration reloads, by result");
+    let reloads = metrics.counter("reloads", "Configuration reloads, by result");
     reloads.add(&[("result", "ok")], get(&state.reloads));
     reloads.add(&[("result", "failed")], get(&state.failed_reloads));
     reloads.add(&[("result", "reverted")], get(&state.reverted_reloads));
     let help = "Unusable config maps of kube-dns, with `dnsweir node-cache`";
-    figures
+    metrics
         .counter("config_map_errors", help)
         .add(&[], get(&nodecache::CONFIG_MAP_ERRORS));
     let help = "Lines of output dropped because nothing read the stream in time";
     for (stream, lines) in output::dropped() {
-        figures
+        metrics
             .counter("output_lines_dropped", help)
             .add(&[("stream", stream)], lines);
     }
-    figures
+    metrics
         .counter("log_lines_left_out", LEFT_OUT)
         .add(&[], log::left_out());
-    tcp(&state.connections, figures);
+    tcp(&state.connections, metrics);
     let generation = state.generation.read();
     if let Some(tap) = &generation.tap {
-        dnstap(tap, figures);
+        dnstap(tap, metrics);
     }
     let identity = generation.config.listen.identity.as_ref();
-    certificate(identity.and_then(|identity| identity.expires), figures);
+    certificate(identity.and_then(|identity| identity.expires), metrics);
     drop(generation);
     let help = "Upper bound of the process's memory under its configuration, by part";
-    let ceiling = figures.gauge("memory_ceiling_bytes", help);
+    let ceiling = metrics.gauge("memory_ceiling_bytes", help);
     for (part, octets) in &state.ceiling.read().parts {
         ceiling.add(&[("part", part)], *octets as u64);
     }
     let help = "Memory limit of the process's control group (its container); 0 if there is none";
     let limit = ceiling::memory_limit().unwrap_or_default() as u64;
-    figures.gauge("memory_limit_bytes", help).add(&[], limit);
+    metrics.gauge("memory_limit_bytes", help).add(&[], limit);
     let resident = ceiling::resident().unwrap_or_default() as u64;
-    figures
+    metrics
         .gauge("memory_resident_bytes", "Resident memory of the process")
         .add(&[], resident);
     let help = "Times a worker was unresponsive for a second";
-    figures.counter("worker_hangs", help).add(&[], get(&state.hangs));
+    metrics.counter("worker_hangs", help).add(&[], get(&state.hangs));
 }
 
-fn tcp(connections: &ClientConnections, figures: &mut Figures) {
-    let mut gauge = |name, help, value: usize| figures.gauge(name, help).add(&[], value as u64);
+fn tcp(connections: &ClientConnections, metrics: &mut Metrics) {
+    let mut gauge = |name, help, value: usize| metrics.gauge(name, help).add(&[], value as u64);
     gauge(
         "tcp_connections",
         "Open client connections",
@@ -125,80 +125,80 @@ fn tcp(connections: &ClientConnections, figures: &mut Figures) {
     gauge("tcp_bytes", help, connections.octets());
     let help = "Maximum memory for client connections";
     gauge("tcp_limit_bytes", help, connections.octets_maximum());
-    let closed = figures.counter("tcp_closed", "Client connections closed by the proxy, by reason");
+    let closed = metrics.counter("tcp_closed", "Client connections closed by the proxy, by reason");
     for reason in CloseReason::ALL {
         closed.add(&[("reason", reason.as_str())], connections.closed(reason));
     }
-    let handshakes = figures.counter("tls_handshakes", "TLS handshakes with clients, by outcome");
+    let handshakes = metrics.counter("tls_handshakes", "TLS handshakes with clients, by outcome");
     for outcome in Handshake::ALL {
         handshakes.add(&[("outcome", outcome.as_str())], connections.handshakes(outcome));
     }
 }
 
 /// Adds the expiry of the certificate that clients are shown.
-fn certificate(expires: Option<i64>, figures: &mut Figures) {
+fn certificate(expires: Option<i64>, metrics: &mut Metrics) {
     if let Some(expires) = expires {
         let help = "Expiry of the listeners' certificate, in seconds since 1970";
-        figures
+        metrics
             .gauge("listen_certificate_expiry_timestamp_seconds", help)
             .add_signed(&[], expires);
     }
 }
 
 /// Adds the outcomes of dnstap messages.
-fn dnstap(tap: &Tap, figures: &mut Figures) {
-    let (written, slow, unread) = tap.figures();
+fn dnstap(tap: &Tap, metrics: &mut Metrics) {
+    let (written, slow, unread) = tap.metrics();
     let help = "Messages sent to the reader of dnstap";
-    figures.counter("dnstap_messages", help).add(&[], written);
+    metrics.counter("dnstap_messages", help).add(&[], written);
     let help = "Messages dropped because the reader of dnstap was too slow or not connected";
-    let dropped = figures.counter("dnstap_messages_dropped", help);
+    let dropped = metrics.counter("dnstap_messages_dropped", help);
     dropped.add(&[("reason", "slow")], slow);
     dropped.add(&[("reason", "unread")], unread);
 }
 
-fn network(state: &State, figures: &mut Figures) {
+fn network(state: &State, metrics: &mut Metrics) {
     let node = &state.node;
     let help = "Errors while setting up or checking the node's network, by kind";
-    let errors = figures.counter("node_errors", help);
+    let errors = metrics.counter("node_errors", help);
     for kind in node::Kind::ALL {
         errors.add(&[("kind", kind.label())], node.errors(kind));
     }
     let help = "Times a link, address or rule was found missing or changed and was restored";
-    figures.counter("node_repairs", help).add(&[], get(&node.repairs));
+    metrics.counter("node_repairs", help).add(&[], get(&node.repairs));
     let help = "Packets matched by the rules that direct queries to the proxy, as of the last check";
-    figures
+    metrics
         .counter("node_rule_packets", help)
         .add(&[], node.rule_packets());
     let help = "Packets that bypassed the proxy because its heartbeat had stopped, as of the last check";
-    figures
+    metrics
         .counter("node_unheard_packets", help)
         .add(&[], get(&node.unheard_packets));
     let help =
         "Problems on this node that keep its network from being set up as configured; the log names them";
-    figures
+    metrics
         .gauge("node_obstacles", help)
         .add(&[], get(&node.obstacles));
     let help = "1 if another dnsweir has also managed this node's network for more than two minutes";
     let beside = node.beside.read().is_some();
-    figures.gauge("node_beside", help).add(&[], u64::from(beside));
+    metrics.gauge("node_beside", help).add(&[], u64::from(beside));
     let help = "1 if this process has stopped listening because another dnsweir answers on all its addresses";
     let aside = node.aside.load(Ordering::Relaxed);
-    figures.gauge("node_aside", help).add(&[], u64::from(aside));
+    metrics.gauge("node_aside", help).add(&[], u64::from(aside));
     let help = "Listeners whose rules apply only while their heartbeat continues";
-    figures
+    metrics
         .gauge("node_heartbeats", help)
         .add(&[], node.heartbeats.read().len() as u64);
     let help = "Self-tests of listeners, by result";
-    let tests = figures.counter("node_selftests", help);
+    let tests = metrics.counter("node_selftests", help);
     for verdict in node::Verdict::ALL {
         tests.add(&[("result", verdict.label())], node.self_test.count(verdict));
     }
     let help = "Listeners that the last self-test asked; 0 if it is off or not possible";
-    figures
+    metrics
         .gauge("node_selftest_listeners", help)
         .add(&[], node.self_test.listeners() as u64);
     let help = "Listeners that would not have answered a pod at the last self-test";
-    figures
+    metrics
         .gauge("node_selftest_failures", help)
         .add(&[], node.self_test.failures().len() as u64);
 }

@@ -166,7 +166,7 @@ impl Context {
 }
 
 /// The data of a store.
-pub(super) struct World {
+pub(super) struct HostState {
     context: Arc<Context>,
     pub(super) allocated: Allocated,
     /// The time limit of calls.
@@ -218,7 +218,7 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
     granted
 }
 
-impl World {
+impl HostState {
     /// The store data of an instance with at most `memory` bytes of linear memory. Its calls have the
     /// time limit `time`, and end when cancelled.
     ///
@@ -230,8 +230,8 @@ impl World {
         memory: usize,
         time: TimeLimit,
         cancel: Cancel,
-    ) -> wasmtime::Result<World> {
-        Ok(World {
+    ) -> wasmtime::Result<HostState> {
+        Ok(HostState {
             allocated: Allocated::new(memory, Arc::clone(&context.counters)),
             data: DataView::new(Arc::clone(&context.data), Arc::clone(&context.published)),
             time,
@@ -339,11 +339,11 @@ impl Log for Context {
 /// # Errors
 ///
 /// None in practice: the linker has the interface.
-pub(super) fn print_in_place(linker: &mut Linker<World>) -> wasmtime::Result<()> {
+pub(super) fn print_in_place(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("dnsweir:filter/host@0.1.0")?.func_wrap(
         "print",
-        |store: StoreContextMut<'_, World>, (lines,): (WasmStr,)| {
+        |store: StoreContextMut<'_, HostState>, (lines,): (WasmStr,)| {
             store.data().print_lines(&lines.to_str(&store)?);
             Ok(())
         },
@@ -380,7 +380,7 @@ impl ResourceLimiter for Allocated {
     }
 }
 
-impl WithTables for World {
+impl WithTables for HostState {
     fn tables(&self) -> Option<&Tables> {
         self.context.tables.get().filter(|_| self.serving)
     }
@@ -396,7 +396,7 @@ pub(super) fn clock() -> u64 {
     ORIGIN.elapsed().as_nanos() as u64
 }
 
-impl WithData for World {
+impl WithData for HostState {
     fn data(&self) -> &DataView {
         &self.data
     }
@@ -406,15 +406,15 @@ impl WithData for World {
     }
 }
 
-impl HasWasi for World {
+impl HasWasi for HostState {
     fn wasi(&mut self) -> &mut Wasi {
         &mut self.wasi
     }
 }
 
-impl types::Host for World {}
+impl types::Host for HostState {}
 
-impl host::Host for World {
+impl host::Host for HostState {
     fn log(&mut self, level: host::Level, message: String) {
         self.context.line(level, &message);
     }
@@ -435,18 +435,18 @@ mod tests {
 
     use super::*;
 
-    fn state() -> World {
+    fn state() -> HostState {
         state_printing_to(io::sink())
     }
 
-    fn state_printing_to(sink: impl Write + Send + 'static) -> World {
+    fn state_printing_to(sink: impl Write + Send + 'static) -> HostState {
         let mut config = crate::filter::tests::block(Vec::new());
         config.limits.memory = 1 << 20;
         let output = Arc::new(Queue::start("test", sink, Duration::ZERO).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(config.limits.time);
         let context = Context::new(&config, 0, Arc::default(), output, ticker);
-        World::new(Arc::new(context), 1 << 20, time, Cancel::default()).unwrap()
+        HostState::new(Arc::new(context), 1 << 20, time, Cancel::default()).unwrap()
     }
 
     #[test]

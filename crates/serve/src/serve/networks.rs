@@ -9,18 +9,18 @@ use crate::config::{Network, left_aligned};
 
 /// Whether networks allow the addresses in them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct NetworkTable {
     v4: Vec<(u128, Option<bool>)>,
     v6: Vec<(u128, Option<bool>)>,
 }
 
-impl Steps {
+impl NetworkTable {
     /// Builds the table of these networks, each allowed or not.
-    pub fn new(networks: &[(Network, bool)]) -> Steps {
+    pub fn new(networks: &[(Network, bool)]) -> NetworkTable {
         let (v4, v6): (Vec<_>, Vec<_>) = networks
             .iter()
             .partition(|(network, _)| network.address.is_ipv4());
-        Steps {
+        NetworkTable {
             v4: family(&v4),
             v6: family(&v6),
         }
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn the_families_are_apart() {
-        let steps = Steps::new(&[(Network::ANY[1], true)]);
+        let steps = NetworkTable::new(&[(Network::ANY[1], true)]);
         assert_eq!(steps.find("::ffff:1.2.3.4".parse().unwrap()), Some(true));
         assert_eq!(steps.find("1.2.3.4".parse().unwrap()), None);
-        assert_eq!(Steps::default().find("::1".parse().unwrap()), None);
+        assert_eq!(NetworkTable::default().find("::1".parse().unwrap()), None);
     }
 
     proptest! {
@@ -95,7 +95,7 @@ mod tests {
                     rules.push((network, allowed));
                 }
             }
-            let steps = Steps::new(&rules);
+            let steps = NetworkTable::new(&rules);
             let ends = rules.iter().map(|(network, _)| network.address);
             for client in clients.into_iter().flat_map(|bits| [address(bits, false), address(bits, true)]).chain(ends) {
                 let holding = rules.iter().filter(|(network, _)| network.contains(client));

@@ -1,4 +1,4 @@
-//! What a worker records about its queries.
+//! What a worker samples of its queries, for [`observed`](super::observed).
 
 use super::observed::Troubled;
 use super::request::Request;

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 
 use hyper::header::{ACCEPT, HeaderMap};
 
-use crate::figures::{Figures, Kind, Metric, Sample};
+use crate::metrics::{Kind, Metric, Metrics, Sample};
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +63,10 @@ impl Format {
     }
 
     /// Formats metrics, each set with its name prefix.
-    pub fn write(self, all: &[(&str, Figures)]) -> String {
+    pub fn write(self, all: &[(&str, Metrics)]) -> String {
         let mut text = String::new();
-        for (prefix, figures) in all {
-            for metric in figures.metrics() {
+        for (prefix, metrics) in all {
+            for metric in metrics.all() {
                 // Writing to a String does not fail.
                 let _ = self.write_metric(&mut text, prefix, metric);
             }
@@ -219,25 +219,25 @@ mod tests {
 
     #[test]
     fn both_formats_have_the_same_samples() {
-        let mut figures = Figures::default();
-        let asked = figures.counter("asked", "Queries that were asked");
+        let mut metrics = Metrics::default();
+        let asked = metrics.counter("asked", "Queries that were asked");
         asked.add(&[("zone", "a\"\\\n."), ("type", "A")], 3);
         asked.add(&[("zone", "."), ("type", "A")], 4);
-        figures.counter("spent_seconds", "Time").add_seconds(&[], 0.5);
-        figures
+        metrics.counter("spent_seconds", "Time").add_seconds(&[], 0.5);
+        metrics
             .gauge("serial", "A number")
             .add_signed(&[("zone", ".")], -1);
-        figures.gauge("none", "Nothing yet");
+        metrics.gauge("none", "Nothing yet");
         let histogram = Histogram::<19>::default();
         for micros in [10, 40, 9_000_000] {
             histogram.observe(micros, |counter, by| {
                 counter.fetch_add(by, std::sync::atomic::Ordering::Relaxed);
             });
         }
-        figures
+        metrics
             .histogram("took_seconds", "How long it took")
             .add_durations(&[("to", "b")], &histogram);
-        let all = [("dnsweir", figures)];
+        let all = [("dnsweir", metrics)];
         let text = Format::Text.write(&all);
         for lines in [
             "# HELP dnsweir_asked_total Queries that were asked.\n# TYPE dnsweir_asked_total counter\n\

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use super::Tables;
 use super::shard::Time;
 use super::table::Table;
-use crate::figures::Figures;
 use crate::filter::text;
+use crate::metrics::Metrics;
 
 /// Maximum keys shown per table.
 const KEYS: usize = 1000;
@@ -21,17 +21,17 @@ const STEP: usize = 256;
 
 impl Tables {
     /// Adds the sizes, evictions and refusals of a filter's tables, and the numbers of those it shows.
-    pub(in crate::filter) fn show(&self, now: Time, filter: &str, figures: &mut Figures) {
+    pub(in crate::filter) fn show(&self, now: Time, filter: &str, metrics: &mut Metrics) {
         let tables = || {
             self.0
                 .iter()
                 .map(|table| (table, [("filter", filter), ("table", &*table.shape.name)]))
         };
-        let metric = figures.gauge("filter_table_bytes", "Size of a filter's table in bytes");
+        let metric = metrics.gauge("filter_table_bytes", "Size of a filter's table in bytes");
         for (table, labels) in tables() {
             metric.add(&labels, table.size().octets as u64);
         }
-        let metric = figures.gauge(
+        let metric = metrics.gauge(
             "filter_table_limit_bytes",
             "Maximum size of a filter's table in bytes",
         );
@@ -39,22 +39,22 @@ impl Tables {
             metric.add(&labels, table.octets() as u64);
         }
         let help = "Entries of a filter's table, including expired ones";
-        let metric = figures.gauge("filter_table_entries", help);
+        let metric = metrics.gauge("filter_table_entries", help);
         for (table, labels) in tables() {
             metric.add(&labels, table.size().entries as u64);
         }
         let help = "Entries of a filter's table evicted before they expired";
-        let metric = figures.counter("filter_table_evictions", help);
+        let metric = metrics.counter("filter_table_evictions", help);
         for (table, labels) in tables() {
             metric.add(&labels, table.size().evicted);
         }
         let help = "Entries that a filter's table refused because they were too large";
-        let metric = figures.counter("filter_table_refused", help);
+        let metric = metrics.counter("filter_table_refused", help);
         for (table, labels) in tables() {
             metric.add(&labels, table.refused.load(Ordering::Relaxed));
         }
         let help = "The largest numbers in a filter's table, by key";
-        let metric = figures.gauge("filter_table_value", help);
+        let metric = metrics.gauge("filter_table_value", help);
         for (table, labels) in tables().filter(|(table, _)| table.shape.shown) {
             for (number, key) in largest(table, now) {
                 let key = shown(&key);

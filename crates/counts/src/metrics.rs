@@ -1,6 +1,6 @@
 //! Metrics, independent of the format they are exported in.
 //!
-//! A part adds its metrics to a [`Figures`] on request; samples of the same metric with the same labels are
+//! A part adds its metrics to a [`Metrics`] on request; samples of the same metric with the same labels are
 //! merged. Only `metrics` knows the exposition format.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::histogram::Histogram;
 
 /// Metrics in the order in which they were first named.
 #[derive(Debug, Default)]
-pub struct Figures(Vec<Metric>);
+pub struct Metrics(Vec<Metric>);
 
 /// One metric with all its samples.
 #[derive(Debug)]
@@ -52,9 +52,9 @@ pub enum Sample {
     Durations(f64, Vec<(f64, u64)>),
 }
 
-impl Figures {
+impl Metrics {
     /// All metrics.
-    pub fn metrics(&self) -> &[Metric] {
+    pub fn all(&self) -> &[Metric] {
         &self.0
     }
 
@@ -167,18 +167,18 @@ mod tests {
 
     #[test]
     fn samples_with_the_same_labels_become_one() {
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         for (to, count, healthy) in [("a", 1, true), ("b", 2, true), ("a", 4, false)] {
-            figures.counter("requests", "Queries").add(&[("to", to)], count);
-            figures
+            metrics.counter("requests", "Queries").add(&[("to", to)], count);
+            metrics
                 .gauge("healthy", "Whether all")
                 .all(&[("to", to)], healthy);
-            figures
+            metrics
                 .gauge("looping", "Whether any")
                 .any(&[("to", to)], healthy);
         }
-        let [requests, healthy, looping] = figures.metrics() else {
-            panic!("{figures:?}")
+        let [requests, healthy, looping] = metrics.all() else {
+            panic!("{metrics:?}")
         };
         let samples = |metric: &Metric| metric.samples.values().cloned().collect::<Vec<_>>();
         assert_eq!(samples(requests), [Sample::Whole(5), Sample::Whole(2)]);

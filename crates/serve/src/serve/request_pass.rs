@@ -20,7 +20,7 @@ use super::state::{Asking, Lead, State, Wait};
 use super::worker::{Worker, unix_milliseconds};
 
 /// Queries on their way in.
-pub(super) struct Inward<'a> {
+pub(super) struct RequestPass<'a> {
     pub worker: &'a Rc<Worker>,
     pub live: &'a Rc<Live>,
     pub requests: &'a mut [Request],
@@ -32,16 +32,16 @@ pub(super) struct Inward<'a> {
     pub clock: Option<u64>,
 }
 
-impl Inward<'_> {
+impl RequestPass<'_> {
     /// Takes each query as far as it gets without a filter call; returns whether any needs one.
     // On the path of every hit, and has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
-    pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
+    pub fn step(&mut self, waiting: &mut [Vec<usize>]) -> bool {
         let mut asked = false;
         let live = self.live;
         for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
             let pipeline = &live.generation.pipelines[request.pipeline];
-            while matches!(state, State::Inward) {
+            while matches!(state, State::Request) {
                 match pipeline.stages.get(request.stage) {
                     Some(&Stage::Filter { filter, zone_base }) => {
                         let clock = &mut self.clock;
@@ -57,7 +57,7 @@ impl Inward<'_> {
                     }
                     // RFC 8482: only an attack needs all records of a name, to send them to a victim.
                     Some(_) if request.qtype == rtype::ANY && !pipeline.wants_any => {
-                        *state = State::Outward(Response::local(special::any(&request.question)));
+                        *state = State::Response(Response::local(special::any(&request.question)));
                     }
                     Some(Stage::Cache(cache)) => {
                         let now_ms = self.now_ms.unwrap_or(request.asked.client.received / 1000);
@@ -65,7 +65,7 @@ impl Inward<'_> {
                             Some(response) => {
                                 let hit = || format!("hit: {}", explain::response(&response));
                                 request.trace(|| explain::cache(request, hit()));
-                                State::Outward(response)
+                                State::Response(response)
                             }
                             None => {
                                 request.trace(|| explain::cache(request, explain::miss(request).into()));
@@ -131,7 +131,7 @@ fn meets_source(live: &Live, request: &mut Request, index: usize) -> State {
     State::of_immediate(request, resolution)
 }
 
-impl Phase for Inward<'_> {
+impl Phase for RequestPass<'_> {
     type Record = filter::Query;
     type Outcome = QueryOutcome;
 
@@ -222,11 +222,11 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
         Decision::Rewrite(rewrite) => return self::rewrite(live.hasher(), request, rewrite),
         Decision::Answer(records) => {
             let response = Response::from_filter(&request.question, records);
-            State::Outward(edited(live, request, verdict, response))
+            State::Response(edited(live, request, verdict, response))
         }
         Decision::Refuse(refusal) => {
             let response = Response::refused(&request.question, refusal);
-            State::Outward(edited(live, request, verdict, response))
+            State::Response(edited(live, request, verdict, response))
         }
         Decision::Drop(reason) => {
             live.count_drop(request, reason);

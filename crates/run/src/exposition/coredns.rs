@@ -5,7 +5,7 @@
 //! cache and its upstreams belong to no listener, and there are no views. What dnsweir does not measure is
 //! missing; docs/reference/metrics.md lists both.
 
-use crate::figures::{Figures, Kind, Metric};
+use crate::metrics::{Kind, Metric, Metrics};
 
 /// One of our metrics under one of CoreDNS's names.
 struct Alias {
@@ -176,10 +176,10 @@ const ALIASES: &[Alias] = &[
 ];
 
 /// Returns these metrics under CoreDNS's names.
-pub(super) fn figures(ours: &Figures) -> Figures {
-    let mut theirs = Figures::default();
+pub(super) fn metrics(ours: &Metrics) -> Metrics {
+    let mut theirs = Metrics::default();
     for alias in ALIASES {
-        let found = ours.metrics().iter().find(|metric| metric.name == alias.ours);
+        let found = ours.all().iter().find(|metric| metric.name == alias.ours);
         if let Some(metric) = found {
             add(alias, metric, &mut theirs);
         }
@@ -188,7 +188,7 @@ pub(super) fn figures(ours: &Figures) -> Figures {
     theirs
 }
 
-fn add(alias: &Alias, metric: &Metric, theirs: &mut Figures) {
+fn add(alias: &Alias, metric: &Metric, theirs: &mut Metrics) {
     let into = match metric.kind {
         Kind::Counter => theirs.counter(alias.theirs, alias.help),
         Kind::Gauge => theirs.gauge(alias.theirs, alias.help),
@@ -224,8 +224,8 @@ fn spelled(name: &str, value: &str) -> String {
 }
 
 /// Adds failed reloads; CoreDNS has no counter for the others.
-fn reloads(ours: &Figures, theirs: &mut Figures) {
-    let Some(reloads) = ours.metrics().iter().find(|metric| metric.name == "reloads") else {
+fn reloads(ours: &Metrics, theirs: &mut Metrics) {
+    let Some(reloads) = ours.all().iter().find(|metric| metric.name == "reloads") else {
         return;
     };
     let failed = theirs.counter("reload_failed", "Reloads that failed");
@@ -239,11 +239,11 @@ fn reloads(ours: &Figures, theirs: &mut Figures) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Sample;
+    use crate::metrics::Sample;
 
     #[test]
     fn what_means_the_same_has_their_names() {
-        let mut ours = Figures::default();
+        let mut ours = Metrics::default();
         let requests = ours.counter("requests", "Queries");
         for (kind, count) in [("A", 2), ("AAAA", 3)] {
             let server = ("server", "[::1]:53");
@@ -267,9 +267,9 @@ mod tests {
             .add(&[("result", "failed")], 17);
         ours.gauge("tcp_bytes", "Only ours").add(&[], 1);
 
-        let theirs = figures(&ours);
+        let theirs = metrics(&ours);
         let shown: Vec<String> = theirs
-            .metrics()
+            .all()
             .iter()
             .flat_map(|metric| {
                 metric.samples.iter().map(|(labels, sample)| {

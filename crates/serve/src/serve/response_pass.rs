@@ -16,7 +16,7 @@ use super::state::{State, Wait};
 use super::worker::Worker;
 
 /// Responses on their way out, next to their queries.
-pub(super) struct Outward<'a> {
+pub(super) struct ResponsePass<'a> {
     pub worker: &'a Worker,
     pub live: &'a Live,
     pub requests: &'a mut [Request],
@@ -25,16 +25,18 @@ pub(super) struct Outward<'a> {
     pub clock: u64,
 }
 
-impl Outward<'_> {
+impl ResponsePass<'_> {
     /// Takes each response as far as it gets without a filter call, and makes the changes decided on the way
     /// in; returns whether any needs a call.
-    // Inlined like `Inward::pass`.
+    // Inlined like `RequestPass::step`.
     #[inline(always)]
-    pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
+    pub fn step(&mut self, waiting: &mut [Vec<usize>]) -> bool {
         let (worker, live) = (self.worker, self.live);
         let mut any_asked = false;
         for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
-            let State::Outward(response) = state else { continue };
+            let State::Response(response) = state else {
+                continue;
+            };
             let pipeline = &live.generation.pipelines[request.pipeline];
             // Without a filter call and a trace, all changes are made in one step.
             if !pipeline.looks_at_responses && request.trace.is_none() {
@@ -88,17 +90,17 @@ fn meets_filter(
 /// Makes a response wait for the delay that filters asked for.
 #[cold]
 fn hold_back(state: &mut State) {
-    if let State::Outward(response) = std::mem::replace(state, State::Gone) {
+    if let State::Response(response) = std::mem::replace(state, State::Gone) {
         *state = State::Waits(Wait::Delay(Box::new(response)));
     }
 }
 
-impl Phase for Outward<'_> {
+impl Phase for ResponsePass<'_> {
     type Record = filter::Response;
     type Outcome = ResponseOutcome;
 
     fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Response>) {
-        let (request, State::Outward(response)) = (&self.requests[index], &self.states[index]) else {
+        let (request, State::Response(response)) = (&self.requests[index], &self.states[index]) else {
             return;
         };
         let message = if self.live.generation.filters[filter].filter.interest().messages {
@@ -122,7 +124,7 @@ impl Phase for Outward<'_> {
     fn apply(&mut self, filter: usize, index: usize, outcome: ResponseOutcome, took: Option<Duration>) {
         let live = self.live;
         let (request, state) = (&mut self.requests[index], &mut self.states[index]);
-        if let State::Outward(response) = state {
+        if let State::Response(response) = state {
             request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
         }
         change(live, request, state, filter, outcome);
@@ -153,7 +155,7 @@ pub(super) fn change(
     match verdict.decision {
         ResponseDecision::Pass => {}
         ResponseDecision::Replace(records) => {
-            *state = State::Outward(Response::from_filter(&request.question, &records));
+            *state = State::Response(Response::from_filter(&request.question, &records));
         }
         ResponseDecision::Drop(reason) => {
             live.count_drop(request, &reason);
@@ -161,14 +163,14 @@ pub(super) fn change(
         }
         ResponseDecision::Ask(ask) => return asks(state, filter, ask),
     }
-    if let (State::Outward(response), Some(edit)) = (state, &verdict.edit) {
+    if let (State::Response(response), Some(edit)) = (state, &verdict.edit) {
         response.edit(edit, request, live, request.stage);
     }
 }
 
 /// Makes a response wait for its filter's lookups.
 fn asks(state: &mut State, filter: usize, ask: Ask) {
-    if let State::Outward(response) = std::mem::replace(state, State::Gone) {
+    if let State::Response(response) = std::mem::replace(state, State::Gone) {
         *state = State::Waits(Wait::ResponseLookups(Box::new(AskingResponse {
             filter,
             response,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::counters::{Counters, Reason};
 use super::forwarder::Forwarder;
 use crate::config::Protocol;
-use dnsweir_counts::figures::Figures;
+use dnsweir_counts::metrics::Metrics;
 
 /// A counter exposed as is: name, help text and accessor.
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
@@ -46,11 +46,11 @@ const PLAIN: [Plain; 6] = [
 
 impl Forwarder {
     /// Adds each upstream's metrics. Stages that name the same upstream share its series.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         for upstream in &self.upstreams {
             let to = upstream.address.to_string();
             let (to, counters) = (("to", &*to), &upstream.counters);
-            let requests = figures.counter("forward_requests", "Queries sent to upstreams");
+            let requests = metrics.counter("forward_requests", "Queries sent to upstreams");
             let (udp, connections) = (counters.udp.load(Relaxed), counters.tcp.load(Relaxed));
             match self.config.protocol {
                 Protocol::Udp | Protocol::Tcp => {
@@ -63,35 +63,35 @@ impl Forwarder {
             }
             if let Some(secured) = &upstream.secured {
                 let help = "TLS handshakes with upstreams that succeeded, by whether they resumed an earlier session";
-                let handshakes = figures.counter("forward_tls_handshakes", help);
+                let handshakes = metrics.counter("forward_tls_handshakes", help);
                 handshakes.add(&[to, ("resumed", "false")], secured.full.load(Relaxed));
                 handshakes.add(&[to, ("resumed", "true")], secured.resumed.load(Relaxed));
                 handshakes.add(&[to, ("resumed", "unknown")], secured.unknown.load(Relaxed));
                 if let Some(expires) = secured.expires() {
                     let help = "Expiry of the upstream's last certificate, in seconds since 1970";
-                    figures
+                    metrics
                         .gauge("forward_certificate_expiry_timestamp_seconds", help)
                         .least(&[to], expires);
                 }
             }
             let help = "Time from sending a query to an upstream to its reply";
-            figures
+            metrics
                 .histogram("forward_request_duration_seconds", help)
                 .add_durations(&[to], &counters.durations);
-            let failures = figures.counter("forward_failures", "Upstream queries that failed, by reason");
+            let failures = metrics.counter("forward_failures", "Upstream queries that failed, by reason");
             for (reason, count) in Reason::ALL.iter().zip(&counters.failures) {
                 failures.add(&[to, ("reason", reason.as_str())], count.load(Relaxed));
             }
             let help = "1 if the upstream is in use, 0 if it failed its probe or loops back";
-            figures
+            metrics
                 .gauge("forward_healthy", help)
                 .all(&[to], upstream.healthy());
             let help = "1 if queries to the upstream come back to the proxy";
-            figures
+            metrics
                 .gauge("forward_looping", help)
                 .any(&[to], upstream.looping());
             for (name, help, of) in PLAIN {
-                figures.counter(name, help).add(&[to], of(counters).load(Relaxed));
+                metrics.counter(name, help).add(&[to], of(counters).load(Relaxed));
             }
         }
     }

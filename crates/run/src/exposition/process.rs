@@ -5,53 +5,53 @@ use std::fs;
 use rustix::process::{Resource, getrlimit};
 
 use crate::ceiling::resident;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 /// The unit of times in /proc, on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Adds the `process_…` metrics. What the kernel does not report is left out.
-pub(super) fn show(figures: &mut Figures) {
+pub(super) fn show(metrics: &mut Metrics) {
     if let Some(stat) = fs::read_to_string("/proc/self/stat")
         .ok()
         .as_deref()
         .and_then(Stat::read)
     {
         let help = "Processor time that the process has used, in seconds";
-        figures
+        metrics
             .counter("cpu_seconds", help)
             .add_seconds(&[], stat.processor);
         let help = "Size of the process's address space in bytes";
-        figures
+        metrics
             .gauge("virtual_memory_bytes", help)
             .add(&[], stat.address_space);
         if let Some(boot) = boot() {
             let help = "When the process started, in seconds since 1970";
-            figures
+            metrics
                 .gauge("start_time_seconds", help)
                 .add_seconds(&[], boot + stat.started);
         }
     }
     if let Some(octets) = resident() {
         let help = "Resident memory of the process in bytes";
-        figures
+        metrics
             .gauge("resident_memory_bytes", help)
             .add(&[], octets as u64);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One is the directory itself.
         let count = open.count().saturating_sub(1) as u64;
-        figures.gauge("open_fds", "Open file descriptors").add(&[], count);
+        metrics.gauge("open_fds", "Open file descriptors").add(&[], count);
     }
     let help = "Maximum number of open file descriptors";
     let most = getrlimit(Resource::Nofile).current;
-    figures.gauge("max_fds", help).add(&[], most.unwrap_or(u64::MAX));
+    metrics.gauge("max_fds", help).add(&[], most.unwrap_or(u64::MAX));
 }
 
 /// Returns when the machine booted, in seconds since 1970.
 fn boot() -> Option<f64> {
-    let figures = fs::read_to_string("/proc/stat").ok()?;
-    let line = figures.lines().find_map(|line| line.strip_prefix("btime "))?;
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("btime "))?;
     line.trim().parse().ok()
 }
 
@@ -69,10 +69,10 @@ struct Stat {
 impl Stat {
     fn read(line: &str) -> Option<Stat> {
         // A program name may contain anything.
-        let (_, figures) = line.rsplit_once(')')?;
-        let figures: Vec<&str> = figures.split_whitespace().collect();
+        let (_, fields) = line.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
         // The first one after the name is proc(5)'s third.
-        let field = |number: usize| figures.get(number - 3)?.parse::<u64>().ok();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Stat {
             processor: (field(14)? + field(15)?) as f64 / TICKS_PER_SECOND,
             started: field(22)? as f64 / TICKS_PER_SECOND,

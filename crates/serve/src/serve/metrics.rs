@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cache::Kind;
 use crate::dns::rcode_text;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 
 use super::counters::{PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use super::gate::Reason;
@@ -59,61 +59,61 @@ const PLAIN: [Plain; 8] = [
 
 impl Shared {
     /// Adds the metrics of queries and of the cache.
-    pub fn show(&self, figures: &mut Figures) {
+    pub fn show(&self, metrics: &mut Metrics) {
         // They are exported even before the first query.
-        figures.counter("requests", "Queries received");
-        figures.counter("responses", "Responses sent");
-        figures.counter(
+        metrics.counter("requests", "Queries received");
+        metrics.counter("responses", "Responses sent");
+        metrics.counter(
             "refused",
             "Queries refused by access control or rate limits, by reason",
         );
         let help = "Time from receiving a query to sending its response";
-        figures.histogram("request_duration_seconds", help);
-        figures.counter("cache_hits", "Queries answered from a fresh cache entry");
+        metrics.histogram("request_duration_seconds", help);
+        metrics.counter("cache_hits", "Queries answered from a fresh cache entry");
         for (name, help, _) in PLAIN {
-            figures.counter(name, help);
+            metrics.counter(name, help);
         }
         for zone in self.counters.by_zone() {
             for counters in &zone.workers {
-                show_queries(&zone, counters, figures);
-                show_zone(&zone.zone, counters, figures);
+                show_queries(&zone, counters, metrics);
+                show_zone(&zone.zone, counters, metrics);
             }
         }
-        let waiting = figures.gauge(
+        let waiting = metrics.gauge(
             "waiting_queries",
             "Client queries waiting for an upstream, a lookup or the end of a delay",
         );
         waiting.add(&[], self.waiting.inside() as u64);
-        self.show_cache(figures);
+        self.show_cache(metrics);
     }
 
-    fn show_cache(&self, figures: &mut Figures) {
+    fn show_cache(&self, metrics: &mut Metrics) {
         let stats = self.cache.stats();
         for kind in Kind::ALL {
             let label = [("type", kind.as_str())];
-            figures
+            metrics
                 .gauge("cache_entries", "Entries in the cache")
                 .add(&label, stats.kind(kind).entries);
-            figures
+            metrics
                 .counter("cache_evictions", "Entries evicted to make room for others")
                 .add(&label, stats.kind(kind).evictions);
         }
-        figures
+        metrics
             .gauge("cache_bytes", "Memory used by the cache")
             .add(&[], stats.bytes);
-        figures
+        metrics
             .gauge("cache_limit_bytes", "Maximum memory for the cache")
             .add(&[], stats.limit_bytes);
     }
 }
 
 /// A worker's counts of a zone on a listener, without zeros.
-fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, figures: &mut Figures) {
+fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, metrics: &mut Metrics) {
     let (server, zone) = (("server", &*on.server), ("zone", &*on.zone));
     let mut add = |name, labels: &[(&'static str, &str)], count: &AtomicU64| {
         let count = count.load(Relaxed);
         if count > 0 {
-            figures
+            metrics
                 .counter(name, "")
                 .add(&[&[server, zone], labels].concat(), count);
         }
@@ -135,22 +135,22 @@ fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, figures: &mut Figure
     for ((_, reason), count) in Reason::ALL.iter().zip(&counters.refused) {
         add("refused", &[("reason", reason)], count);
     }
-    figures
+    metrics
         .histogram("request_duration_seconds", "")
         .add_durations(&[server, zone], &counters.durations);
 }
 
 /// Counts that are exported without listener and worker.
-fn show_zone(zone: &str, counters: &ZoneCounters, figures: &mut Figures) {
+fn show_zone(zone: &str, counters: &ZoneCounters, metrics: &mut Metrics) {
     let zone = ("zone", zone);
     for kind in Kind::ALL {
-        figures.counter("cache_hits", "").add(
+        metrics.counter("cache_hits", "").add(
             &[zone, ("type", kind.as_str())],
             counters.hits[kind.index()].load(Relaxed),
         );
     }
     for (name, help, of) in PLAIN {
-        figures
+        metrics
             .counter(name, help)
             .add(&[zone], of(counters).load(Relaxed));
     }
