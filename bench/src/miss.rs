@@ -54,10 +54,11 @@ pub struct Settings {
 pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     let upstream = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     upstream.set_nonblocking(true)?;
+    // One attempt: on a busy machine there would be more, and more to count.
     let (filters, stages) = settings.filters.configuration(None);
     let text = format!(
         "listen \"{ADDRESS}\"; workers 1; {filters}\n\
-         zone \".\" {{ {stages}\n cache; forward \"{}\" }}",
+         zone \".\" {{ {stages}\n cache; forward \"{}\" {{ attempts 1; timeout \"10s\"; deadline \"10s\" }} }}",
         upstream.local_addr()?
     );
     let engine = hit::engine(settings.compiled.as_deref())?;
@@ -118,15 +119,16 @@ async fn ask(
 async fn answer(upstream: &UdpSocket, count: u32) -> io::Result<()> {
     let mut queries: Vec<([u8; DATAGRAM], usize, SocketAddr)> = Vec::new();
     let mut turns = 0;
-    while queries.len() < count as usize {
+    loop {
         let mut buffer = [0; DATAGRAM];
         match upstream.recv_from(&mut buffer) {
             Ok((length, from)) => queries.push((buffer, length, from)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && turns < TURNS => {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock || turns == TURNS => return Err(error),
+            Err(_) if queries.len() >= count as usize => break,
+            Err(_) => {
                 turns += 1;
                 tokio::task::yield_now().await;
             }
-            Err(error) => return Err(error),
         }
     }
     for (mut message, length, from) in queries {
