@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use clap::Args;
 use socket2::{Domain, Socket, Type};
 
-use crate::datagrams::{BATCH, Datagrams, enlarge_buffer};
+use crate::datagrams::{Datagrams, enlarge_buffer};
 use crate::epoll::{Epoll, Trigger};
 use crate::wire::HEADER;
 
@@ -163,7 +163,7 @@ impl Upstreams {
             .asked
             .receive(upstream.socket.as_raw_fd(), libc::MSG_DONTWAIT)?;
         let mut answered = 0;
-        for index in 0..count.min(BATCH) {
+        for index in 0..count {
             let answer = batches.asked.received(index);
             let Some(pending) = upstream.take(answer) else {
                 continue;

@@ -538,11 +538,6 @@ impl Outbox {
             late: 0,
         }
     }
-
-    /// The buffer for replies that need no pipeline.
-    pub fn room(&mut self) -> &mut [u8] {
-        &mut self.buffer
-    }
 }
 
 impl Replies for Outbox {

@@ -16,7 +16,7 @@ use clap::Args;
 use dnsweir_config as config;
 use dnsweir_engine::filter::BUILTINS;
 use dnsweir_serve::serve::generation::Generation;
-use dnsweir_serve::serve::{Admission, Batch, Shared};
+use dnsweir_serve::serve::{Admission, Batch, Replies as _, Shared};
 use tokio::runtime::LocalRuntime;
 
 use crate::datagrams::DATAGRAM;
@@ -93,7 +93,7 @@ async fn ask(
         };
         let length = question.write(number as u16, &mut query);
         client.received = worker.now();
-        let admitted = worker.admit(&mut batch, &query[..length], client, outbox.room());
+        let admitted = worker.admit(&mut batch, &query[..length], client, outbox.buffer(0));
         debug_assert!(matches!(admitted, Admission::Travelling));
         waiting += 1;
         if waiting == settings.batch || number + 1 == settings.count {

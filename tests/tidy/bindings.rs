@@ -1,6 +1,5 @@
 //! Checks the guest bindings of `wit/` that the SDK keeps as generated files: CONTRIBUTING.md says why.
 
-use std::fmt::Write as _;
 use std::fs;
 
 use sha2::{Digest as _, Sha256};
@@ -12,11 +11,8 @@ fn bindings() -> String {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the generator has noted of its input and output holds: neither has been edited since.

@@ -5,7 +5,6 @@
 #![allow(clippy::print_stderr, reason = "a program reports to its caller")]
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
@@ -71,9 +70,6 @@ fn digest_of_folder(folder: &Path) -> Result<String, Box<dyn Error>> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
