@@ -204,11 +204,7 @@ fn services_are_found_from_outside() {
     );
     assert_eq!(proxy.query("web.zoo.out.test.", "A").rcode(), "NXDOMAIN");
     assert_eq!(address(&proxy, "web"), "10.0.0.1");
-    assert_eq!(
-        server.count("get /api/v1/services?&limit"),
-        1,
-        "one list for both"
-    );
+    assert_eq!(server.count("get /api/v1/services?limit"), 1, "one list for both");
     put(json!([{"hostname": "lb.example"}]));
     until("the balancer's name", || {
         front().answers() == ["front.zoo.out.test. CNAME lb.example.", "lb.example. A 192.0.2.9"]
@@ -479,6 +475,42 @@ fn credentials_are_renewed() {
         .metrics()
         .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")]);
     assert_eq!(lists, 1.0);
+}
+
+/// What a kubeconfig says about certificates holds, and is logged if it is that none is verified.
+#[test]
+fn certificates_are_verified_unless_the_kubeconfig_says_otherwise() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    server.present(&Authority::new().issue(&["elsewhere.example"]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    let verifying = server.kubeconfig("secret").replace("http://", "https://");
+    std::fs::write(&file, &verifying).unwrap();
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?}; wait \"0s\" }} }}"
+    ));
+    proxy.process.logged("invalid peer certificate");
+    let trusting = verifying.replace("\"cluster\":{", "\"cluster\":{\"insecure-skip-tls-verify\":true,");
+    assert_ne!(trusting, verifying);
+    std::fs::write(&file, trusting).unwrap();
+    await_address(&proxy, "web", "10.0.0.1");
+    proxy.process.logged("certificate is not verified");
+}
+
+/// A page of a list that would take too much memory is asked for in parts.
+#[test]
+fn large_pages_are_made_smaller() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    server.fail(|request| {
+        let is_large = ["limit=500&", "limit=250&", "limit=500 ", "limit=250 "];
+        let is_large = is_large.iter().any(|limit| request.contains(limit));
+        is_large.then(|| b"HTTP/1.1 200 OK\r\ncontent-length: 70000000\r\n\r\n{".to_vec())
+    });
+    let (proxy, _folder) = follow(&server, "");
+    await_address(&proxy, "web", "10.0.0.1");
+    assert!(server.count("get /api/v1/services?limit=125") > 0);
 }
 
 /// A server certificate from a new authority is trusted once the authority's file has it.

@@ -1,4 +1,5 @@
-//! `cargo xtask soak MINUTES`: a calm client beside floods, for this many minutes in all.
+//! `cargo xtask soak MINUTES [FLOOD]`: a calm client beside floods, for this many minutes in all; only beside those whose
+//! name contains FLOOD.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +13,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use harness::soak::{Row, Soak, floods};
+use harness::soak::{Row, Soak, TOGETHER, floods};
 
 fn main() -> ExitCode {
     let minutes: Result<f64, _> = std::env::args().nth(1).unwrap_or("10".into()).parse();
@@ -20,7 +21,13 @@ fn main() -> ExitCode {
         eprintln!("soak: write how many minutes it is to take, such as 10");
         return ExitCode::FAILURE;
     };
-    let phases = floods::ALL.len() + 3;
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    let floods: Vec<_> = floods::ALL
+        .into_iter()
+        .filter(|flood| flood.name.contains(&wanted))
+        .collect();
+    let is_together = TOGETHER.contains(&wanted);
+    let phases = floods.len() + 2 + usize::from(is_together);
     let each = Duration::from_secs_f64(60.0 * minutes / phases as f64);
     let mut soak = Soak::start();
     println!("{}", Row::HEAD);
@@ -30,10 +37,12 @@ fn main() -> ExitCode {
         rows.push(row);
     };
     note(soak.phase(None, each));
-    for flood in floods::ALL {
+    for flood in floods {
         note(soak.phase(Some(flood), each));
     }
-    note(soak.all_at_once(&floods::ALL, each));
+    if is_together {
+        note(soak.all_at_once(&floods::ALL, each));
+    }
     let settled = soak.settles();
     note(soak.phase(None, each));
     let (lost, failed) = rows.iter().fold((0, 0), |(lost, failed), row| {

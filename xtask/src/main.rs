@@ -29,6 +29,7 @@ mod site;
 mod steady;
 mod test;
 
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -56,7 +57,8 @@ What ships, and what it costs (always the release):
   build              build the proxy with its filters: target/release/dnsweir
   bench [ARGS…]      `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench languages` and `bench examples` time the filters of examples/
-  soak [MINUTES]     a well-behaved client during floods of each kind, for MINUTES in all (10)
+  soak [MINUTES [FLOOD]]
+                     a well-behaved client during floods of each kind, for MINUTES in all (10); FLOOD is part of a name
   image [--arch A]   pack an image without a daemon: target/image, and a file for `ctr images import`
   package [--arch A] pack a Debian package; A is amd64 or arm64, see docs/packaging.md
   sdk                pack the SDK's crate and the interface's WIT package, as they would be published: target/package
@@ -109,7 +111,8 @@ fn main() -> ExitCode {
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
-            println!("{USAGE}");
+            // A reader that has seen enough, such as `head`, is no failure.
+            let _ = writeln!(std::io::stdout(), "{USAGE}");
             Ok(())
         }
         unknown => Err(format!("there is no command `{unknown}`\n\n{USAGE}")),

@@ -11,7 +11,6 @@ use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, reload};
@@ -22,7 +21,7 @@ pub use pace::{REPORT, left_out};
 use plain::Plain;
 
 /// Changes the level of the log, once it has started.
-static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = OnceLock::new();
+static LEVEL: OnceLock<reload::Handle<LevelFilter, tracing_subscriber::Registry>> = OnceLock::new();
 
 /// Starts logging at this level, as text or JSON lines.
 ///
@@ -30,7 +29,7 @@ static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = 
 /// If the queue of standard error cannot be started.
 pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
     let stderr = output::stderr()?;
-    let (level, handle) = reload::Layer::new(from(level));
+    let (level, handle) = reload::Layer::new(level);
     let (is_coloured, pace) = (std::io::stderr().is_terminal(), Pace::default());
     let all = tracing_subscriber::registry().with(level).with(pace.clone());
     let lines = fmt::layer().with_writer(stderr);
@@ -75,20 +74,13 @@ pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Errors of the API server are logged by the code that knows what they mean.
-fn from(level: LevelFilter) -> Targets {
-    Targets::new()
-        .with_default(level)
-        .with_target("kube_client", level.min(LevelFilter::ERROR))
-}
-
 /// Sets the level of the log.
 ///
 /// # Errors
 /// A message, if there is no log.
 pub fn set_level(level: LevelFilter) -> Result<(), String> {
     let handle = LEVEL.get().ok_or("this process has no log")?;
-    handle.reload(from(level)).map_err(|error| error.to_string())?;
+    handle.reload(level).map_err(|error| error.to_string())?;
     tracing::info!(%level, "the log has another level");
     Ok(())
 }

@@ -6,13 +6,12 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{PodDNSConfig, PodDNSConfigOption};
 use serde_json::{Value, json};
 
-use super::pod::Pod;
+use super::pod::{self, Pod, Settings};
 use crate::dns::name::is_subdomain;
 
-/// Limits of a `dnsConfig` in Kubernetes (`ValidatePodDNSConfig`): name servers, search domains, and
+/// Limits of a `dnsConfig` in Kubernetes (`ValidateSettings`): name servers, search domains, and
 /// characters of the latter joined by spaces.
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
@@ -150,7 +149,7 @@ impl Injection {
                 return Err(reason);
             }
         }
-        let before = pod.spec.dns_config.as_ref().map(PodDNSConfig::from);
+        let before = pod.spec.dns_config.as_ref().map(Settings::from);
         let before = before.unwrap_or_default();
         let (after, warnings) = self.merged(&before, namespace);
         // One operation per field, so that other fields are kept.
@@ -180,7 +179,7 @@ impl Injection {
     }
 
     /// Merges a pod's own configuration with the settings; warns of what does not fit.
-    fn merged(&self, own: &PodDNSConfig, namespace: &str) -> (PodDNSConfig, Vec<String>) {
+    fn merged(&self, own: &Settings, namespace: &str) -> (Settings, Vec<String>) {
         let mut merged = own.clone();
         let mut warnings = Vec::new();
         if let Some(Resolvers { nameservers, domain }) = &self.resolvers {
@@ -200,7 +199,7 @@ impl Injection {
         let says = |name: &str| own.iter().any(|one| one.name.as_deref() == Some(name));
         let missing = self.options.iter().filter(|option| !says(&option.name));
         let missing: Vec<_> = missing
-            .map(|option| PodDNSConfigOption {
+            .map(|option| pod::DnsOption {
                 name: Some(option.name.clone()),
                 value: option.value.clone(),
             })

@@ -88,7 +88,7 @@ async fn serve(options: Options) -> Result<(), Stop> {
     let identity = served.receiver();
     let keeping: Pin<Box<dyn Future<Output = ()>>> = match options.certificate {
         Certificate::Files(files) => Box::pin(files.follow(served).map_err(Stop::Machine)?),
-        Certificate::Own(name) => Box::pin(Own::new(name, served).map_err(Stop::Machine)?.keep()),
+        Certificate::Own(name) => Box::pin(Own::new(name, served).await.map_err(Stop::Machine)?.keep()),
     };
     let admin = options.admin.unwrap_or_else(|| everywhere(9253));
     let admin = admin::Listener::bind(admin, Port::Own).map_err(machine)?;

@@ -6,16 +6,16 @@
 //! this contains the new certificate and the previous one, waits until every API server knows, and only then
 //! serves the new one. So whatever a replica serves is trusted at any time.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use dnsweir_cluster::api_server::{Client, Error, Metadata, Session, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::served::Served;
 use crate::tls::{Identity, certificates, self_signed};
@@ -49,10 +49,13 @@ const ATTEMPTS: usize = 4;
 /// HTTP status of a conflicting change.
 const CONFLICT: u16 = 409;
 
+/// The media types of patches (<https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply>).
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// Keeps the certificate current.
 pub struct Own {
     client: Client,
-    namespace: String,
     /// The name of the Service, the Secret and the MutatingWebhookConfiguration.
     name: String,
     served: Served,
@@ -67,24 +70,47 @@ struct Kept {
     before: String,
 }
 
+/// A Secret, whose values are in base 64.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Secret {
+    metadata: Metadata,
+    data: Option<BTreeMap<String, String>>,
+}
+
+/// A `MutatingWebhookConfiguration`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Configuration {
+    metadata: Metadata,
+    webhooks: Option<Vec<Webhook>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Webhook {
+    name: String,
+    client_config: ClientConfig,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClientConfig {
+    /// In base 64.
+    ca_bundle: Option<String>,
+}
+
 impl Own {
     /// Makes one for the objects with this name, in the namespace of this pod.
     ///
     /// # Errors
     /// When this is not a pod with a service account.
-    pub fn new(name: String, served: Served) -> Result<Own, String> {
-        let mut config = kube::Config::incluster().map_err(|error| {
-            format!("there is no service account ({error}): run in a pod that has one, or name files with --certificate and --key")
+    pub async fn new(name: String, served: Served) -> Result<Own, String> {
+        let client = Client::connect(None).await.map_err(|problem| {
+            format!("{problem}: run in a pod that has one, or name files with --certificate and --key")
         })?;
-        config.connect_timeout = Some(ANSWER);
-        config.read_timeout = Some(ANSWER);
-        // This module decides when to retry.
-        config.default_retry = false;
-        let namespace = config.default_namespace.clone();
-        let client = Client::try_from(config).map_err(|error| error.to_string())?;
         Ok(Own {
             client,
-            namespace,
             name,
             served,
             shown: None,
@@ -120,15 +146,17 @@ impl Own {
     }
 
     fn host(&self) -> String {
-        format!("{}.{}.svc", self.name, self.namespace)
+        format!("{}.{}.svc", self.name, self.client.namespace())
     }
 
     /// Reads the Secret; writes a certificate if there is no usable one.
     async fn kept(&self) -> Result<Kept, String> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let about = |error: &kube::Error| format!("secret {}/{}: {error}", self.namespace, self.name);
+        let (namespace, name) = (self.client.namespace(), &self.name);
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        let about = |error: Error| format!("secret {namespace}/{name}: {error}");
+        let mut session = self.client.session();
         for _ in 0..ATTEMPTS {
-            let secret = secrets.get(&self.name).await.map_err(|error| about(&error))?;
+            let secret: Secret = get(&mut session, &path).await.map_err(about)?;
             let now = now();
             let known = match Kept::read(&secret) {
                 Some(kept) if kept.is_good(&self.host(), now) => return Ok(kept),
@@ -140,48 +168,58 @@ impl Own {
             let (certificate, key) = self_signed(&[self.host()], now, LIFETIME)?;
             let encoded = |text: &str| STANDARD.encode(text);
             let patch = json!({
-                "metadata": {"resourceVersion": secret.resource_version()},
+                "metadata": {"resourceVersion": secret.metadata.resource_version},
                 "data": {CERTIFICATE: encoded(&certificate), KEY: encoded(&key), BEFORE: encoded(before)},
             });
-            let params = PatchParams::default();
-            match secrets.patch(&self.name, &params, &Patch::Merge(patch)).await {
-                Ok(_) => tracing::info!(host = self.host(), "created a certificate"),
-                Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
-                Err(error) => return Err(about(&error)),
+            if change(&mut session, &path, MERGE, &patch).await.map_err(about)? {
+                tracing::info!(host = self.host(), "created a certificate");
             }
         }
         Err(format!(
-            "secret {}/{}: another client keeps changing it",
-            self.namespace, self.name
+            "secret {namespace}/{name}: another client keeps changing it"
         ))
     }
 
     /// Makes the API server trust exactly this certificate and the previous one.
     async fn make_trusted(&self, kept: &Kept) -> Result<(), String> {
-        let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let about = |error: kube::Error| format!("mutatingwebhookconfiguration {}: {error}", self.name);
+        let name = &self.name;
+        let path = format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}");
+        let about = |error: Error| format!("mutatingwebhookconfiguration {name}: {error}");
+        let mut session = self.client.session();
         for _ in 0..ATTEMPTS {
-            let configuration = configurations.get(&self.name).await.map_err(about)?;
+            let configuration: Configuration = get(&mut session, &path).await.map_err(about)?;
             let Some(patch) = kept.correction(&configuration) else {
                 return Ok(());
             };
-            let params = PatchParams::default();
-            match configurations
-                .patch(&self.name, &params, &Patch::Strategic(patch))
+            if change(&mut session, &path, STRATEGIC, &patch)
                 .await
+                .map_err(about)?
             {
-                Ok(_) => tracing::info!(
-                    configuration = self.name,
+                tracing::info!(
+                    configuration = name,
                     "registered the certificate with the API server"
-                ),
-                Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
-                Err(error) => return Err(about(error)),
+                );
             }
         }
         Err(format!(
-            "mutatingwebhookconfiguration {}: another client keeps changing it",
-            self.name
+            "mutatingwebhookconfiguration {name}: another client keeps changing it"
         ))
+    }
+}
+
+async fn get<T: DeserializeOwned>(session: &mut Session, path: &str) -> Result<T, Error> {
+    timeout(ANSWER, session.get(path))
+        .await
+        .unwrap_or(Err(Error::Silent(ANSWER)))
+}
+
+/// Changes an object. Returns whether that succeeded: otherwise another client has changed it first.
+async fn change(session: &mut Session, path: &str, kind: &'static str, patch: &Value) -> Result<bool, Error> {
+    let changed = timeout(ANSWER, session.patch(path, kind, patch)).await;
+    match changed.unwrap_or(Err(Error::Silent(ANSWER))) {
+        Ok(()) => Ok(true),
+        Err(Error::Refused(Status { code: CONFLICT, .. })) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -189,9 +227,9 @@ impl Kept {
     /// Reads the Secret; `None` if there is nothing usable in it.
     fn read(secret: &Secret) -> Option<Kept> {
         let data = secret.data.as_ref()?;
-        let text = |part: &str| Some(data.get(part)?.0.as_slice());
+        let text = |part: &str| STANDARD.decode(data.get(part)?).ok();
         let certificate = text(CERTIFICATE)?;
-        let identity = Identity::from_pem(certificate, text(KEY)?)
+        let identity = Identity::from_pem(&certificate, &text(KEY)?)
             .inspect_err(|(_, problem)| {
                 tracing::warn!("the certificate in the secret {problem}: making another")
             })
@@ -199,9 +237,9 @@ impl Kept {
         // If invalid, it would prevent the API server from using the other.
         let before = text(BEFORE).filter(|pem| certificates(pem).is_ok());
         Some(Kept {
-            certificate: String::from_utf8(certificate.to_vec()).ok()?,
+            certificate: String::from_utf8(certificate).ok()?,
             identity,
-            before: String::from_utf8_lossy(before.unwrap_or_default()).into_owned(),
+            before: String::from_utf8_lossy(&before.unwrap_or_default()).into_owned(),
         })
     }
 
@@ -217,20 +255,17 @@ impl Kept {
     }
 
     /// The patch for a configuration that trusts anything else; `None` if it is correct.
-    fn correction(&self, configuration: &MutatingWebhookConfiguration) -> Option<Value> {
-        let bundle = self.bundle();
+    fn correction(&self, configuration: &Configuration) -> Option<Value> {
+        let bundle = STANDARD.encode(self.bundle());
         let webhooks = configuration.webhooks.iter().flatten();
-        let wrong = webhooks.filter(|webhook| {
-            let known = webhook.client_config.ca_bundle.as_ref();
-            known.is_none_or(|known| known.0 != bundle.as_bytes())
-        });
+        let wrong = webhooks.filter(|webhook| webhook.client_config.ca_bundle.as_ref() != Some(&bundle));
         // Entries are merged by name; their other fields are kept.
         let corrected: Vec<Value> = wrong
-            .map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": STANDARD.encode(&bundle)}}))
+            .map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": bundle}}))
             .collect();
         (!corrected.is_empty()).then(|| {
             json!({
-                "metadata": {"resourceVersion": configuration.resource_version()},
+                "metadata": {"resourceVersion": configuration.metadata.resource_version},
                 "webhooks": corrected,
             })
         })
@@ -245,9 +280,6 @@ fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::ByteString;
-    use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
-
     use super::*;
 
     const HOST: &str = "dnsweir-webhook.kube-system.svc";
@@ -255,7 +287,7 @@ mod tests {
     fn secret(parts: &[(&str, &str)]) -> Secret {
         let data = parts
             .iter()
-            .map(|(name, text)| ((*name).to_owned(), ByteString(text.as_bytes().to_vec())));
+            .map(|(name, text)| ((*name).to_owned(), STANDARD.encode(text)));
         Secret {
             data: Some(data.collect()),
             ..Secret::default()
@@ -300,23 +332,21 @@ mod tests {
         let ((certificate, key), (before, _)) = (made(now()), made(now()));
         let parts = [(CERTIFICATE, &*certificate), (KEY, &*key), (BEFORE, &*before)];
         let kept = Kept::read(&secret(&parts)).unwrap();
-        let webhook = |name: &str, bundle: Option<&str>| MutatingWebhook {
+        let webhook = |name: &str, bundle: Option<&str>| Webhook {
             name: name.into(),
-            client_config: WebhookClientConfig {
-                ca_bundle: bundle.map(|bundle| ByteString(bundle.as_bytes().to_vec())),
-                ..WebhookClientConfig::default()
+            client_config: ClientConfig {
+                ca_bundle: bundle.map(|bundle| STANDARD.encode(bundle)),
             },
-            ..MutatingWebhook::default()
         };
         let both = certificate.clone() + &before;
         let knowing = webhook("knows", Some(&both));
-        let mut configuration = MutatingWebhookConfiguration {
+        let mut configuration = Configuration {
             webhooks: Some(vec![
                 knowing.clone(),
                 webhook("empty", None),
                 webhook("half", Some(&before)),
             ]),
-            ..MutatingWebhookConfiguration::default()
+            ..Configuration::default()
         };
         let correction = kept.correction(&configuration).unwrap();
         let bundle = STANDARD.encode(&both);

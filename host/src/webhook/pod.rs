@@ -1,7 +1,6 @@
 //! The parts of a pod that the webhook reads.
 
-use k8s_openapi::api::core::v1::{PodDNSConfig, PodDNSConfigOption};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::entries::{List, Map};
 
@@ -53,12 +52,33 @@ pub struct Spec {
 pub struct DnsConfig {
     nameservers: Option<List<String>>,
     searches: Option<List<String>>,
-    options: Option<List<PodDNSConfigOption>>,
+    options: Option<List<DnsOption>>,
 }
 
-impl From<&DnsConfig> for PodDNSConfig {
-    fn from(config: &DnsConfig) -> PodDNSConfig {
-        PodDNSConfig {
+/// An option of resolv.conf.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct DnsOption {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its value, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// Resolver settings with every entry that was read.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Name servers.
+    pub nameservers: Option<Vec<String>>,
+    /// The search list.
+    pub searches: Option<Vec<String>>,
+    /// Options for resolv.conf.
+    pub options: Option<Vec<DnsOption>>,
+}
+
+impl From<&DnsConfig> for Settings {
+    fn from(config: &DnsConfig) -> Settings {
+        Settings {
             nameservers: config.nameservers.as_ref().map(|list| list.entries.clone()),
             searches: config.searches.as_ref().map(|list| list.entries.clone()),
             options: config.options.as_ref().map(|list| list.entries.clone()),

@@ -16,6 +16,9 @@ use super::{Message, client, until};
 use calm::Seen;
 use floods::{Flood, Stage};
 
+/// The phase with several floods.
+pub const TOGETHER: &str = "several of them";
+
 /// The stage for all of it, and its state before the first flood.
 pub struct Soak {
     /// The proxy and its neighbours.
@@ -61,7 +64,7 @@ impl Soak {
     /// Runs the calm client beside several floods, while the configuration is reloaded over and over, a
     /// filter traps, one upstream after the other is killed, and both lose packets.
     pub fn all_at_once(&mut self, floods: &[Flood], lasting: Duration) -> Row {
-        let row = self.beside("several of them".to_owned(), floods, lasting, |stage, second| {
+        let row = self.beside(TOGETHER.to_owned(), floods, lasting, |stage, second| {
             let [first, other] = &stage.upstreams;
             let loss = if second.is_multiple_of(2) { 10 } else { 0 };
             first.lose(loss);

@@ -4,27 +4,28 @@
 //! remembers that version, sent something unreadable, or went back in time; and periodically, in case
 //! something was missed.
 
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, pin_mut};
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Error, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
+use url::form_urlencoded;
 
+use super::client::{Client, Error, Session};
 use super::followed::Followed;
+use super::objects::{Event, HasMetadata, List};
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 
 /// How long the API server should keep a watch open, in seconds.
-const WATCH_SECONDS: u32 = 290;
+const WATCH_SECONDS: &str = "290";
 
-/// A watch that has not ended by then is dead.
-const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// A watch that is silent for this long is dead: the API server sends bookmarks every minute.
+const SILENCE: Duration = Duration::from_secs(150);
 
 /// A watch that ends sooner has failed.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -41,9 +42,6 @@ const LISTED_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The code for a version that the API server no longer remembers.
 const GONE: u16 = 410;
-
-/// The client's code for a message that is neither an event nor an error.
-const UNREAD: u16 = 0;
 
 /// A change to the objects of a kind.
 #[derive(Debug)]
@@ -69,10 +67,28 @@ pub enum Reading<T> {
     Unchanged,
 }
 
+/// All objects of a kind in an API server.
+pub(crate) struct Collection<K> {
+    client: Client,
+    path: Box<str>,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K> Collection<K> {
+    /// The collection at a path of the API.
+    pub fn new(client: &Client, path: &str) -> Collection<K> {
+        Collection {
+            client: client.clone(),
+            path: path.into(),
+            of: PhantomData,
+        }
+    }
+}
+
 /// Which objects to follow and where changes go: `read` reads an object, `tell` turns that into a message.
 pub(crate) struct Reflector<'a, K, N, R, T> {
-    /// The API of the objects' kind.
-    pub api: Api<K>,
+    /// The objects of the kind.
+    pub collection: Collection<K>,
     /// Label selector, if any.
     pub labels: Option<&'a str>,
     /// Field selector, if any.
@@ -92,10 +108,10 @@ pub(crate) struct Reflector<'a, K, N, R, T> {
 /// Why following has to be retried.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("{}", words(.0))]
+    #[error("{0}")]
     Client(#[from] Error),
-    #[error("no answer within a minute")]
-    Silent(#[from] tokio::time::error::Elapsed),
+    #[error("the watch was silent for {} s", SILENCE.as_secs())]
+    Dead,
     #[error("what it listed has no version")]
     Versionless,
     /// The API server was restored from a backup, so changes since then are undone.
@@ -110,13 +126,14 @@ enum Failure {
 
 impl<K, N, R, T, Object, Malformed> Reflector<'_, K, N, R, T>
 where
-    K: Resource + Clone + Debug + DeserializeOwned,
+    K: HasMetadata + DeserializeOwned,
     R: Fn(K) -> Result<Reading<Object>, Malformed>,
     T: Fn(Change<Object>) -> N,
     Malformed: Display,
 {
     /// Runs until the receiver is gone. `version` is the last one received, and outlives this call.
     pub async fn run(&self, version: &mut Option<String>) {
+        let mut session = self.collection.client.session();
         let mut failures = 0;
         let mut list_by = next_list();
         loop {
@@ -127,7 +144,7 @@ where
             if version.is_none() {
                 list_by = next_list();
             }
-            let failure = match self.follow(version, &mut failures).await {
+            let failure = match self.follow(&mut session, version, &mut failures).await {
                 // The API server closes watches after minutes; one that ends immediately has failed.
                 Ok(()) if begun.elapsed() < SHORTEST => Failure::Short,
                 Ok(()) => continue,
@@ -152,87 +169,108 @@ where
     }
 
     /// Lists if necessary, then watches until the watch ends.
-    async fn follow(&self, version: &mut Option<String>, failures: &mut u32) -> Result<(), Failure> {
+    async fn follow(
+        &self,
+        session: &mut Session,
+        version: &mut Option<String>,
+        failures: &mut u32,
+    ) -> Result<(), Failure> {
         let from = match version {
             Some(version) => version.clone(),
             None => {
-                let listed = self.list().await?;
+                let listed = self.list(session).await?;
                 version.insert(listed).clone()
             }
         };
-        let parameters = WatchParams {
-            label_selector: self.labels.map(str::to_owned),
-            field_selector: self.fields.map(str::to_owned),
-            timeout: Some(WATCH_SECONDS),
-            bookmarks: true,
-            send_initial_events: false,
-        };
-        let events = timeout(ANSWER_LIMIT, self.api.watch(&parameters, &from)).await??;
-        pin_mut!(events);
+        let path = self.path(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", WATCH_SECONDS),
+            ("resourceVersion", &from),
+        ]);
+        let mut watch = answered(session.watch(&path)).await?;
         let mut patience = SHORTEST;
         loop {
-            match timeout(patience, events.next()).await {
-                Ok(Some(event)) => self.event(event?, version).await?,
+            match timeout(patience, watch.next()).await {
+                Ok(Ok(Some(event))) => self.event(event, version).await?,
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Err(error)) => return Err(error.into()),
                 // A watch that stays open for this long works.
                 Err(_) if patience == SHORTEST => {}
-                Ok(None) | Err(_) => return Ok(()),
+                Err(_) => return Err(Failure::Dead),
             }
-            patience = WATCH_LIMIT;
+            patience = SILENCE;
             *failures = 0;
             self.followed.heard();
         }
     }
 
-    async fn event(&self, event: WatchEvent<K>, version: &mut Option<String>) -> Result<(), Failure> {
+    async fn event(&self, event: Event<K>, version: &mut Option<String>) -> Result<(), Failure> {
         self.followed.events.fetch_add(1, Relaxed);
         match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                let is_now = object.resource_version();
+            Event::Added(object) | Event::Modified(object) => {
+                let is_now = object.metadata().resource_version.clone();
                 self.object(object).await?;
                 advance(version, is_now)?;
             }
-            WatchEvent::Deleted(object) => {
-                self.send(Change::Gone(key(&object))).await?;
-                advance(version, object.resource_version())?;
+            Event::Deleted(object) => {
+                let metadata = object.metadata();
+                self.send(Change::Gone(metadata.key())).await?;
+                advance(version, metadata.resource_version.clone())?;
             }
-            WatchEvent::Bookmark(bookmark) => advance(version, Some(bookmark.metadata.resource_version))?,
-            WatchEvent::Error(status) => return Err(Error::Api(status).into()),
+            Event::Bookmark(bookmark) => advance(version, bookmark.metadata.resource_version)?,
+            Event::Error(status) => return Err(Error::Refused(status).into()),
         }
         Ok(())
     }
 
     /// Lists all objects, and returns the list's version.
-    async fn list(&self) -> Result<String, Failure> {
+    async fn list(&self, session: &mut Session) -> Result<String, Failure> {
         self.send(Change::ListBegins).await?;
-        let mut parameters = ListParams {
-            label_selector: self.labels.map(str::to_owned),
-            field_selector: self.fields.map(str::to_owned),
-            limit: Some(PAGE),
-            ..ListParams::default()
-        };
+        let (mut next, mut limit) = (None, PAGE);
         loop {
-            let page = timeout(ANSWER_LIMIT, self.api.list(&parameters)).await??;
-            for object in page.items {
+            let objects = limit.to_string();
+            let mut words = vec![("limit", &*objects)];
+            words.extend(next.as_deref().map(|token| ("continue", token)));
+            let path = self.path(&words);
+            let page: List<K> = match answered(session.get(&path)).await {
+                Err(Error::Http(dnsweir_http::Error::TooLarge(_))) if limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                page => page?,
+            };
+            for object in page.items.into_iter().flatten() {
                 self.object(object).await?;
             }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters.continue_token = Some(token),
-                None => {
-                    let version = page
-                        .metadata
-                        .resource_version
-                        .filter(|version| !version.is_empty());
-                    let version = version.ok_or(Failure::Versionless)?;
-                    self.followed.listed();
-                    self.send(Change::ListEnds).await?;
-                    return Ok(version);
-                }
+            next = page.metadata.next.filter(|token| !token.is_empty());
+            if next.is_some() {
+                continue;
             }
+            let version = page
+                .metadata
+                .resource_version
+                .filter(|version| !version.is_empty());
+            let version = version.ok_or(Failure::Versionless)?;
+            self.followed.listed();
+            self.send(Change::ListEnds).await?;
+            return Ok(version);
         }
     }
 
+    /// The path of a request about the selected objects.
+    fn path(&self, words: &[(&str, &str)]) -> String {
+        let selectors = [("labelSelector", self.labels), ("fieldSelector", self.fields)];
+        let selectors = selectors
+            .into_iter()
+            .filter_map(|(word, selector)| Some((word, selector?)));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(words).extend_pairs(selectors);
+        format!("{}?{}", self.collection.path, query.finish())
+    }
+
     async fn object(&self, object: K) -> Result<(), Failure> {
-        let key = key(&object);
+        let key = object.metadata().key();
         let reading = match (self.read)(object) {
             Ok(reading) => reading,
             Err(malformed) => {
@@ -248,6 +286,13 @@ where
         let sent = self.news.send((self.tell)(change)).await;
         sent.map_err(|_| Failure::Unwanted)
     }
+}
+
+/// Waits for an answer, but not for ever.
+async fn answered<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout(ANSWER_LIMIT, answer)
+        .await
+        .unwrap_or(Err(Error::Silent(ANSWER_LIMIT)))
 }
 
 /// When the next list is due. Ten thousand proxies that started together do not list together.
@@ -276,50 +321,17 @@ impl Failure {
     /// Returns whether changes may have been missed, so that everything has to be listed again.
     fn forgets(&self) -> bool {
         match self {
-            Failure::Client(Error::Api(status)) => status.code == GONE || status.code == UNREAD,
-            Failure::Client(Error::SerdeError(_) | Error::FromUtf8(_))
-            | Failure::Versionless
-            | Failure::WentBack => true,
+            Failure::Client(Error::Refused(status)) => status.code == GONE,
+            Failure::Client(Error::Unread(_)) | Failure::Versionless | Failure::WentBack => true,
             _ => false,
         }
     }
 
     /// How long the API server asks us to wait.
     fn retry_after(&self) -> Duration {
-        let Failure::Client(Error::Api(status)) = self else {
-            return Duration::ZERO;
-        };
-        let details = status.details.as_ref();
-        let seconds = details.map_or(0, |details| details.retry_after_seconds);
-        Duration::from_secs(seconds.into()).min(ANSWER_LIMIT)
-    }
-}
-
-fn key<K: ResourceExt>(object: &K) -> Box<str> {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()).into(),
-        None => object.name_any().into(),
-    }
-}
-
-/// The API server's message, or an error with its causes.
-fn words(error: &Error) -> String {
-    match error {
-        Error::Api(status) if status.code == UNREAD => {
-            "it sent something that is not a Kubernetes event".into()
-        }
-        Error::Api(status) => format!("{} {}: {}", status.code, status.reason, status.message),
-        error => {
-            let mut text = error.to_string();
-            let mut cause = std::error::Error::source(error);
-            while let Some(error) = cause {
-                let more = error.to_string();
-                if !text.contains(&more) {
-                    text = format!("{text}: {more}");
-                }
-                cause = error.source();
-            }
-            text
+        match self {
+            Failure::Client(Error::Refused(status)) => status.retry_after().min(ANSWER_LIMIT),
+            _ => Duration::ZERO,
         }
     }
 }

@@ -3,11 +3,8 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::bounds::OF_OBJECT;
-use crate::api_server::Reading;
+use crate::api_server::{Metadata, Reading, resources};
 use dnsweir_answer::identity::{Labels, Namespace, PodObject};
 
 /// An annotation that `kubectl apply` keeps for itself; it contains the whole object.
@@ -47,24 +44,29 @@ impl Kept for Namespace {
 }
 
 /// Reads a pod, unless it has ended.
-pub(super) fn read_pod(object: core::Pod) -> Result<Reading<PodObject>, Infallible> {
+pub(super) fn read_pod(object: resources::Pod) -> Result<Reading<PodObject>, Infallible> {
     let (metadata, spec) = (object.metadata, object.spec.unwrap_or_default());
     let status = object.status.unwrap_or_default();
     // A pod that is being deleted may run for as long as its grace period.
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
         return Ok(Reading::Nothing);
     }
-    let of_pod = status.pod_ips.unwrap_or_default().into_iter().map(|one| one.ip);
-    let of_host = status.host_ips.unwrap_or_default().into_iter().map(|one| one.ip);
+    let of_pod = status
+        .pod_ips
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|one| one.ip);
+    let of_host = status
+        .host_ips
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|one| one.ip);
     Ok(Reading::Present(PodObject {
         namespace: metadata.namespace.clone().unwrap_or_default().into(),
         name: metadata.name.clone().unwrap_or_default().into(),
         service_account: spec.service_account_name.unwrap_or_default().into(),
         uid: metadata.uid.clone().unwrap_or_default().into(),
-        created: metadata
-            .creation_timestamp
-            .as_ref()
-            .map(|time| time.0.as_second()),
+        created: metadata.created(),
         addresses: addresses(of_pod.chain(status.pod_ip)),
         host: addresses(of_host.chain(status.host_ip)),
         on_host: spec.host_network.unwrap_or_default(),
@@ -74,14 +76,14 @@ pub(super) fn read_pod(object: core::Pod) -> Result<Reading<PodObject>, Infallib
 }
 
 /// Reads a namespace.
-pub(super) fn read_namespace(object: core::Namespace) -> Result<Reading<Namespace>, Infallible> {
+pub(super) fn read_namespace(object: resources::Namespace) -> Result<Reading<Namespace>, Infallible> {
     Ok(Reading::Present(Namespace {
         labels: object.metadata.labels.clone().unwrap_or_default(),
         annotations: annotations(object.metadata),
     }))
 }
 
-fn annotations(metadata: ObjectMeta) -> Labels {
+fn annotations(metadata: Metadata) -> Labels {
     let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.remove(LAST_APPLIED);
     annotations

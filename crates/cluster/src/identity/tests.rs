@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1 as core;
 use serde_json::{Value, json};
 
 use super::bounds::OF_OBJECT;
@@ -24,7 +23,7 @@ fn pod(key: &str, second: u32, address: &str, more: Value) -> News {
         "status": {"podIP": address, "podIPs": [{"ip": address}], "hostIP": "192.0.2.1"},
     });
     merge(&mut object, more);
-    let object: core::Pod = serde_json::from_value(object).unwrap();
+    let object = serde_json::from_value(object).unwrap();
     let Ok(reading) = read_pod(object);
     News::Pod(Change::Object(key.into(), reading))
 }
@@ -41,7 +40,7 @@ fn merge(object: &mut Value, more: Value) {
 }
 
 fn namespace(name: &str, annotations: Value) -> [News; 3] {
-    let object: core::Namespace =
+    let object =
         serde_json::from_value(json!({"metadata": {"name": name, "annotations": annotations}})).unwrap();
     let Ok(reading) = read_namespace(object);
     [

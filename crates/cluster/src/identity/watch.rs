@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1 as core;
-use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -14,7 +12,7 @@ use tokio::task::JoinSet;
 use super::objects::{read_namespace, read_pod};
 use super::roster::{News, Roster};
 use super::state::State;
-use crate::api_server::{Reflector, keep_connected};
+use crate::api_server::{Client, Collection, Reflector, keep_connected, resources};
 use crate::background::{Background, learnt};
 use crate::config;
 use dnsweir_answer::identity::Identity;
@@ -107,7 +105,7 @@ async fn follow(config: &config::NodePods, state: &Arc<State>, news: mpsc::Sende
         failed,
         async |client| {
             let pods = Reflector {
-                api: Api::<core::Pod>::all(client.clone()),
+                collection: Collection::new(&client, resources::PODS),
                 labels: None,
                 fields: Some(&fields),
                 followed: &state.pods,
@@ -156,7 +154,7 @@ async fn follow_namespaces(client: &Client, state: &Arc<State>, news: &mpsc::Sen
 async fn follow_namespace(client: Client, state: Arc<State>, news: mpsc::Sender<News>, name: Box<str>) {
     let fields = format!("metadata.name={name}");
     let namespace = Reflector {
-        api: Api::<core::Namespace>::all(client),
+        collection: Collection::new(&client, resources::NAMESPACES),
         labels: None,
         fields: Some(&fields),
         followed: &state.namespaces,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::TryStreamExt;
-use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -15,7 +14,7 @@ use super::index::Index;
 use super::known::{Full, Indexed, Known};
 use super::objects::{Interest, Malformed, Namespace, Pod, Service, Slice};
 use super::state::{Kind, News, State};
-use crate::api_server::{Change, Reading, Reflector, keep_connected};
+use crate::api_server::{Change, Client, Collection, Reading, Reflector, keep_connected};
 use crate::background::Background;
 use crate::config::{Kubeconfig, Kubernetes, Pods};
 
@@ -195,12 +194,9 @@ impl Follower<'_> {
         kind: Kind,
         read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,
         tell: fn(Change<T>) -> News,
-    ) -> Follows<'_, K, T, impl Fn(K) -> Result<Reading<T>, Malformed>>
-    where
-        K: Resource<DynamicType = ()>,
-    {
+    ) -> Follows<'_, K, T, impl Fn(K) -> Result<Reading<T>, Malformed>> {
         Reflector {
-            api: Api::all(client.clone()),
+            collection: Collection::new(client, kind.path()),
             labels: match kind {
                 Kind::Namespaces => self.scope.namespace_labels.as_deref(),
                 Kind::ImportedSlices => Some(&self.imported),

@@ -3,11 +3,7 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::api::discovery::v1 as discovery;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crate::api_server::Reading;
+use crate::api_server::{Metadata, Reading, resources};
 use crate::dns::name::{LABEL_MAXIMUM, Name};
 
 /// The label that names the service of an endpoint slice.
@@ -135,7 +131,7 @@ impl Interest {
     }
 
     /// Reads a namespace.
-    pub fn namespace(&self, object: core::Namespace) -> Result<Reading<Namespace>, Malformed> {
+    pub fn namespace(&self, object: resources::Namespace) -> Result<Reading<Namespace>, Malformed> {
         let name = object.metadata.name;
         if !self.covers(name.as_ref()) {
             return Ok(Reading::Nothing);
@@ -145,7 +141,7 @@ impl Interest {
     }
 
     /// Reads a service.
-    pub fn service(&self, object: core::Service) -> Result<Reading<Service>, Malformed> {
+    pub fn service(&self, object: resources::Service) -> Result<Reading<Service>, Malformed> {
         let metadata = object.metadata;
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
@@ -156,13 +152,10 @@ impl Interest {
         let kind = kind(&spec, &mut left_out)?;
         let outside = Outside::read(&spec, object.status, &mut left_out);
         let ports = spec.ports.unwrap_or_default();
-        let ports = left_out.bounded(&ports, MOST_PORTS, "ports").iter().map(|port| {
-            Port::read(
-                port.name.as_deref(),
-                port.protocol.as_deref(),
-                u16::try_from(port.port).ok(),
-            )
-        });
+        let ports = left_out
+            .bounded(&ports, MOST_PORTS, "ports")
+            .iter()
+            .map(Port::read);
         Ok(Reading::Present(Service {
             name,
             kind,
@@ -173,14 +166,14 @@ impl Interest {
     }
 
     /// Reads an endpoint slice.
-    pub fn slice(&self, object: discovery::EndpointSlice) -> Result<Reading<Slice>, Malformed> {
+    pub fn slice(&self, object: resources::EndpointSlice) -> Result<Reading<Slice>, Malformed> {
         self.slice_of(object, SERVICE_OF_SLICE, None)
     }
 
     /// Reads an endpoint slice that names its service in one label, and its cluster in another.
     pub(crate) fn slice_of(
         &self,
-        object: discovery::EndpointSlice,
+        object: resources::EndpointSlice,
         service_in: &str,
         cluster_in: Option<&str>,
     ) -> Result<Reading<Slice>, Malformed> {
@@ -196,21 +189,24 @@ impl Interest {
         let cluster = cluster.map(|cluster| label("the cluster", cluster)).transpose()?;
         let mut left_out = LeftOut::default();
         let ports = object.ports.unwrap_or_default();
-        let ports = left_out.bounded(&ports, MOST_PORTS, "ports").iter().map(|port| {
-            let number = port.port.and_then(|number| u16::try_from(number).ok());
-            Port::read(port.name.as_deref(), port.protocol.as_deref(), number)
-        });
+        let ports = left_out
+            .bounded(&ports, MOST_PORTS, "ports")
+            .iter()
+            .map(Port::read);
         let mut slice = Slice {
             service: service_name(Some(service), metadata.namespace.as_deref())?,
             ports: ports.collect::<Result<_, _>>()?,
             endpoints: Box::default(),
             left_out: None,
         };
-        let ready = object.endpoints.iter().filter(|endpoint| is_ready(endpoint));
-        let addresses =
-            ready.flat_map(|endpoint| endpoint.addresses.iter().map(move |address| (endpoint, address)));
+        let endpoints = object.endpoints.unwrap_or_default();
+        let ready = endpoints.iter().filter(|endpoint| is_ready(endpoint));
+        let addresses = ready.flat_map(|endpoint| {
+            let addresses = endpoint.addresses.iter().flatten();
+            addresses.map(move |address| (endpoint, address))
+        });
         let addresses: Vec<_> = addresses.collect();
-        let mut endpoints = Vec::new();
+        let mut read = Vec::new();
         for (endpoint, address) in left_out.bounded(&addresses, MOST_ADDRESSES, "addresses") {
             // Skips FQDN endpoints, which predate services with external names.
             let Ok(address) = address.parse() else { continue };
@@ -219,30 +215,30 @@ impl Interest {
                 Some(cluster) => wire([&*own, cluster]),
                 None => wire([&*own]),
             };
-            endpoints.push(Endpoint { label, address });
+            read.push(Endpoint { label, address });
         }
         slice.left_out = left_out.told(&metadata);
-        endpoints.sort_unstable();
-        endpoints.dedup();
-        slice.endpoints = endpoints.into();
+        read.sort_unstable();
+        read.dedup();
+        slice.endpoints = read.into();
         Ok(Reading::Present(slice))
     }
 
     /// Reads a pod.
-    pub fn pod(&self, object: core::Pod) -> Result<Reading<Pod>, Malformed> {
+    pub fn pod(&self, object: resources::Pod) -> Result<Reading<Pod>, Malformed> {
         let metadata = object.metadata;
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
         }
         // A pod that is being deleted keeps its address until it is gone.
-        if metadata.deletion_timestamp.is_some() {
+        if metadata.is_ending() {
             return Ok(Reading::Unchanged);
         }
         let namespace = label("the namespace", metadata.namespace.as_deref().unwrap_or_default())?;
         let on_host = object.spec.and_then(|spec| spec.host_network).unwrap_or(false);
         let status = object.status.unwrap_or_default();
         let all = status.pod_ips.unwrap_or_default();
-        let all = all.into_iter().map(|one| one.ip).chain(status.pod_ip);
+        let all = all.into_iter().filter_map(|one| one.ip).chain(status.pod_ip);
         let mut addresses: Vec<IpAddr> = all.filter_map(|address| address.parse().ok()).collect();
         addresses.sort_unstable();
         addresses.dedup();
@@ -257,7 +253,7 @@ impl Interest {
     }
 
     /// The label of an endpoint: its hostname, else its pod's name if wanted and valid, else its address.
-    fn label_of(&self, endpoint: &discovery::Endpoint, address: IpAddr) -> Result<Box<[u8]>, Malformed> {
+    fn label_of(&self, endpoint: &resources::Endpoint, address: IpAddr) -> Result<Box<[u8]>, Malformed> {
         if let Some(hostname) = endpoint.hostname.as_deref().filter(|name| !name.is_empty()) {
             return label("the hostname", hostname);
         }
@@ -274,8 +270,8 @@ impl Interest {
 
 impl Outside {
     fn read(
-        spec: &core::ServiceSpec,
-        status: Option<core::ServiceStatus>,
+        spec: &resources::ServiceSpec,
+        status: Option<resources::ServiceStatus>,
         left_out: &mut LeftOut,
     ) -> Outside {
         let balancer = status.and_then(|status| status.load_balancer);
@@ -299,21 +295,21 @@ impl Outside {
 }
 
 impl Port {
-    pub fn read(name: Option<&str>, protocol: Option<&str>, number: Option<u16>) -> Result<Port, Malformed> {
-        let name = match name {
+    pub fn read(port: &resources::Port) -> Result<Port, Malformed> {
+        let name = match port.name.as_deref() {
             None | Some("") => Box::default(),
             Some(name) => label("the port", name)?,
         };
         Ok(Port {
             name,
-            protocol: label("the protocol", protocol.unwrap_or("TCP"))?,
-            number,
+            protocol: label("the protocol", port.protocol.as_deref().unwrap_or("TCP"))?,
+            number: port.number(),
         })
     }
 }
 
 /// Returns whether an endpoint is ready; one without that condition counts as ready.
-fn is_ready(endpoint: &discovery::Endpoint) -> bool {
+fn is_ready(endpoint: &resources::Endpoint) -> bool {
     let conditions = endpoint.conditions.as_ref();
     conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
 }
@@ -333,7 +329,7 @@ impl LeftOut {
     }
 
     /// The notes with the object's name, or `None` if nothing was cut.
-    pub fn told(&self, object: &ObjectMeta) -> Option<Box<str>> {
+    pub fn told(&self, object: &Metadata) -> Option<Box<str>> {
         let (namespace, name) = (object.namespace.as_deref(), object.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         let told = format!("{namespace}/{name}: {} are left out", self.0.join(" and "));
@@ -341,8 +337,8 @@ impl LeftOut {
     }
 }
 
-fn kind(spec: &core::ServiceSpec, left_out: &mut LeftOut) -> Result<ServiceKind, Malformed> {
-    if spec.type_.as_deref() == Some("ExternalName") {
+fn kind(spec: &resources::ServiceSpec, left_out: &mut LeftOut) -> Result<ServiceKind, Malformed> {
+    if spec.kind.as_deref() == Some("ExternalName") {
         let target = spec.external_name.as_deref().unwrap_or_default();
         if target.parse::<IpAddr>().is_ok() {
             return Ok(ServiceKind::Nothing);

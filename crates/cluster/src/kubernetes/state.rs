@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicUsize;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::imports::{Import, ImportedSlice};
+use super::imports::{Import, ImportedSlice, SERVICE_IMPORTS};
 use super::index::Index;
 use super::objects::{Namespace, Pod, Service, Slice};
-use crate::api_server::{Change, Followed};
+use crate::api_server::{Change, Followed, resources};
 
 /// The kinds of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Kind {
         Kind::ImportedSlices,
     ];
 
-    /// Their name in the API server and in metrics.
+    /// Their name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Namespaces => "namespaces",
@@ -66,6 +66,17 @@ impl Kind {
             Kind::Pods => "pods",
             Kind::ServiceImports => "serviceimports",
             Kind::ImportedSlices => "imported-endpointslices",
+        }
+    }
+
+    /// Their path in the API.
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Kind::Namespaces => resources::NAMESPACES,
+            Kind::Services => resources::SERVICES,
+            Kind::Pods => resources::PODS,
+            Kind::EndpointSlices | Kind::ImportedSlices => resources::ENDPOINT_SLICES,
+            Kind::ServiceImports => SERVICE_IMPORTS,
         }
     }
 

@@ -1,16 +1,12 @@
 //! `ServiceEntry` objects, reduced to what DNS answers need.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Resource;
 use serde::Deserialize;
 
 use super::host_name::{HostName, Malformed};
 use super::rules::Rules;
-use crate::api_server::Reading;
+use crate::api_server::{Object, Reading};
 
 /// Their API group.
 pub const GROUP: &str = "networking.istio.io";
@@ -24,24 +20,13 @@ const EVERYWHERE: &str = "*";
 /// The resolution of an entry whose clients know the address already.
 const NONE: &str = "NONE";
 
-/// An API version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version(pub &'static str);
-
 /// The object, reduced to the fields that are read.
-#[derive(Debug, Clone, Deserialize)]
-pub struct ServiceEntry {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Option<Status>,
-}
+pub type ServiceEntry = Object<Spec, Status>;
 
+/// The specification of the object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
+pub struct Spec {
     #[serde(default)]
     hosts: Vec<String>,
     #[serde(default)]
@@ -52,8 +37,9 @@ struct Spec {
     resolution: Option<String>,
 }
 
+/// The status of the object.
 #[derive(Debug, Clone, Default, Deserialize)]
-struct Status {
+pub struct Status {
     #[serde(default)]
     addresses: Vec<Assigned>,
 }
@@ -65,35 +51,6 @@ struct Assigned {
     value: String,
     #[serde(default)]
     host: String,
-}
-
-impl Resource for ServiceEntry {
-    type DynamicType = Version;
-    type Scope = NamespaceResourceScope;
-
-    fn kind(_: &Version) -> Cow<'_, str> {
-        "ServiceEntry".into()
-    }
-
-    fn group(_: &Version) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version(version: &Version) -> Cow<'_, str> {
-        version.0.into()
-    }
-
-    fn plural(_: &Version) -> Cow<'_, str> {
-        "serviceentries".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 /// What is known of an object.
@@ -108,7 +65,7 @@ pub struct Entry {
 /// Precedence among objects with the same host: the oldest, then the first by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    created: Option<Time>,
+    created: Option<i64>,
     /// `NAMESPACE/NAME`
     pub name: Box<str>,
 }
@@ -134,6 +91,7 @@ impl Entry {
             spec,
             status,
         } = object;
+        let (created, spec) = (metadata.created(), spec.unwrap_or_default());
         let is_everywhere = spec.export_to.is_empty() || spec.export_to.iter().any(|to| to == EVERYWHERE);
         let namespace = metadata.namespace.unwrap_or_default();
         if !is_everywhere || !rules.are_for(&namespace) {
@@ -171,7 +129,7 @@ impl Entry {
         }
         Ok(Reading::Present(Entry {
             rank: Rank {
-                created: metadata.creation_timestamp,
+                created,
                 name: object.into(),
             },
             hosts: hosts.into(),

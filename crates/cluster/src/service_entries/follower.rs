@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
-use super::entry::{Entry, GROUP, ServiceEntry, VERSIONS, Version};
+use super::entry::{Entry, GROUP, ServiceEntry, VERSIONS};
 use super::rules::Rules;
 use super::table::Table;
-use crate::api_server::{Change, Followed, Reflector, keep_connected};
+use crate::api_server::{Change, Client, Collection, Followed, Groups, Reflector, keep_connected};
 use crate::background::Background;
 use crate::config;
 use crate::kubernetes::known::Known;
@@ -128,9 +127,8 @@ async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Send
         &state.failure,
         failed,
         async |client| {
-            let api = api(&client, state).await;
             let reflector = Reflector {
-                api,
+                collection: collection(&client, state).await,
                 labels: config.labels.as_deref(),
                 fields: None,
                 followed: &state.followed,
@@ -145,18 +143,18 @@ async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Send
     .await;
 }
 
-/// The API in the server's preferred version, or else in the newest supported one; waits until there is one.
-async fn api(client: &Client, state: &State) -> Api<ServiceEntry> {
+/// The objects in the server's preferred version, or else in the newest supported one; waits until there is one.
+async fn collection(client: &Client, state: &State) -> Collection<ServiceEntry> {
+    let mut session = client.session();
     loop {
-        let problem = match client.list_api_groups().await {
+        let problem = match session.get::<Groups>("/apis").await {
             Ok(groups) => {
                 let group = groups.groups.into_iter().find(|group| group.name == GROUP);
-                let group = group.into_iter();
-                let served =
-                    group.flat_map(|group| group.preferred_version.into_iter().chain(group.versions));
-                let served: Vec<String> = served.map(|version| version.version).collect();
-                match chosen(&served) {
-                    Some(version) => return Api::all_with(client.clone(), &Version(version)),
+                match group.and_then(|group| chosen(&group.versions())) {
+                    Some(version) => {
+                        let path = format!("/apis/{GROUP}/{version}/serviceentries");
+                        return Collection::new(client, &path);
+                    }
                     None => format!(
                         "it has no {GROUP} in a supported version: {}",
                         VERSIONS.join(", ")

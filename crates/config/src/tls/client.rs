@@ -31,6 +31,8 @@ pub struct Trust {
     pub pins: Vec<Pin>,
     /// The client certificate, for servers that ask for one.
     pub identity: Option<Identity>,
+    /// Whether any certificate will do. Only a kubeconfig can ask for that.
+    pub unverified: bool,
 }
 
 /// A client with one way to authenticate servers. Its connections share sessions for resumption.
@@ -101,7 +103,7 @@ struct Verifier {
 #[derive(Debug)]
 enum Chain {
     By(Arc<dyn ServerCertVerifier>),
-    /// None: the key is pinned.
+    /// None: the key is pinned, or nothing is verified.
     Nobody,
     /// The system's authorities, but the system has none.
     Missing(String),
@@ -110,6 +112,7 @@ enum Chain {
 impl Verifier {
     fn new(trust: &Trust, provider: &Arc<CryptoProvider>, refusals: &Arc<Refusals>) -> Verifier {
         let chain = match &trust.authorities {
+            _ if trust.unverified => Chain::Nobody,
             Some(authorities) => {
                 let roots = Arc::clone(&authorities.roots);
                 match WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider)).build() {

@@ -1,0 +1,289 @@
+//! Kubeconfigs and credentials, against a server on loopback.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::client::{Client, Error};
+use crate::config::Kubeconfig;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+/// A folder with a kubeconfig, and a server that answers as written.
+struct Setting {
+    folder: tempfile::TempDir,
+    server: String,
+    asked: mpsc::Receiver<String>,
+}
+
+impl Setting {
+    fn new(answers: &[String]) -> Setting {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let (tell, asked) = mpsc::channel();
+        let answers = answers.to_vec();
+        thread::spawn(move || {
+            let mut answers = answers.into_iter();
+            while !answers.as_slice().is_empty() {
+                let (mut stream, _) = listener.accept().unwrap();
+                for answer in answers.by_ref() {
+                    let (mut request, mut octet) = (Vec::new(), [0]);
+                    while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
+                        request.extend(octet);
+                    }
+                    let _ = tell.send(String::from_utf8(request).unwrap().to_lowercase());
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+        });
+        Setting {
+            folder: tempfile::tempdir().unwrap(),
+            server,
+            asked,
+        }
+    }
+
+    /// Writes the kubeconfig, with more words for its cluster and for its user.
+    fn write(&self, cluster: &str, user: &str) -> Kubeconfig {
+        let server = &self.server;
+        let text = format!(
+            "# As kubectl writes it.\napiVersion: v1\nkind: Config\npreferences: {{}}\ncurrent-context: here\n\
+             clusters:\n- name: lab\n  cluster:\n    server: {server}/below/\n{cluster}\
+             users:\n- name: me\n  user:\n{user}    ignored: x\n\
+             contexts:\n- name: here\n  context: {{cluster: lab, user: me, namespace: shop}}\n\
+             - name: lost\n  context: {{cluster: elsewhere, user: me}}\n"
+        );
+        fs::write(self.path("kubeconfig"), text).unwrap();
+        self.named(None)
+    }
+
+    fn named(&self, context: Option<&str>) -> Kubeconfig {
+        Kubeconfig {
+            path: self.path("kubeconfig"),
+            context: context.map(str::to_owned),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A program beside the kubeconfig that prints this.
+    fn program(&self, name: &str, script: &str) {
+        fs::write(self.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn refusal(&self, kubeconfig: &Kubeconfig) -> String {
+        run(Client::connect(Some(kubeconfig))).err().expect("no client")
+    }
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { timeout(PATIENCE, future).await.unwrap() })
+}
+
+/// Asks several times, and returns what was asked.
+fn ask(setting: &Setting, kubeconfig: &Kubeconfig, times: usize) -> Vec<String> {
+    run(async {
+        let client = Client::connect(Some(kubeconfig)).await.unwrap();
+        let mut session = client.session();
+        for _ in 0..times {
+            let _ = session.get::<Value>("/api/v1/pods?limit=1").await;
+        }
+    });
+    (0..times).map(|_| setting.asked.recv().unwrap()).collect()
+}
+
+#[test]
+fn requests_go_below_the_servers_path_with_the_users_credentials() {
+    let basic = STANDARD.encode("jane:pass").to_lowercase();
+    for (user, expected) in [
+        ("    token: Secret\n".to_owned(), Some("bearer secret")),
+        (
+            "    username: jane\n    password: pass\n".to_owned(),
+            Some(&*format!("basic {basic}")),
+        ),
+        (String::new(), None),
+    ] {
+        let setting = Setting::new(&[ANSWER.to_owned()]);
+        let kubeconfig = setting.write("", &user);
+        let [request] = &ask(&setting, &kubeconfig, 1)[..] else {
+            panic!()
+        };
+        assert!(
+            request.starts_with("get /below/api/v1/pods?limit=1 http/1.1"),
+            "{request}"
+        );
+        let sent = request
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: "));
+        assert_eq!(sent, expected, "{user}");
+    }
+}
+
+#[test]
+fn the_contexts_namespace_is_known() {
+    let setting = Setting::new(&[]);
+    let kubeconfig = setting.write("", "    token: a\n");
+    let client = run(Client::connect(Some(&kubeconfig))).ok().unwrap();
+    assert_eq!(client.namespace(), "shop");
+}
+
+/// A refused token is not kept, wherever it is from.
+#[test]
+fn tokens_are_renewed_once_they_are_refused() {
+    let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let answers = [ANSWER.to_owned(), refusal, ANSWER.to_owned()];
+    let by_file = Setting::new(&answers);
+    fs::write(by_file.path("token"), "first\n").unwrap();
+    let by_program = Setting::new(&answers);
+    let print = |token: &str| format!("echo '{{\"status\": {{\"token\": \"{token}\"}}}}'");
+    by_program.program("login", &print("first"));
+    for (setting, user) in [
+        (&by_file, "    tokenFile: token\n"),
+        (
+            &by_program,
+            "    exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login}\n",
+        ),
+    ] {
+        let kubeconfig = setting.write("", user);
+        let sent = run(async {
+            let client = Client::connect(Some(&kubeconfig)).await.unwrap();
+            let mut session = client.session();
+            assert!(session.get::<Value>("/").await.is_ok());
+            fs::write(setting.path("token"), "second\n").unwrap();
+            setting.program("login", &print("second"));
+            let refused = session.get::<Value>("/").await;
+            assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+            assert!(session.get::<Value>("/").await.is_ok());
+            (0..3).map(|_| setting.asked.recv().unwrap()).collect::<Vec<_>>()
+        });
+        for (request, token) in sent.iter().zip(["first", "first", "second"]) {
+            assert!(
+                request.contains(&format!("authorization: bearer {token}\r\n")),
+                "{request}"
+            );
+        }
+    }
+}
+
+/// A program learns what it is asked for, and of the cluster if it wants to; an expired token is replaced.
+#[test]
+fn programs_print_credentials() {
+    let setting = Setting::new(&[ANSWER.to_owned(), ANSWER.to_owned()]);
+    let script = "echo \"$KUBERNETES_EXEC_INFO\" > asked; mv asked \"$1\"; read line && exit 1\n\
+        echo '{\"status\": {\"token\": \"'$WHO'\", \"expirationTimestamp\": \"2020-01-01T00:00:00Z\"}}'; echo >> \"$1.runs\"";
+    setting.program("login", script);
+    let asked = setting.path("asked-for");
+    let user = format!(
+        "    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      command: ./login\n      args: [{asked:?}]\n\
+         \x20     env: [{{name: WHO, value: jane}}]\n      provideClusterInfo: true\n"
+    );
+    let kubeconfig = setting.write("", &user);
+    for request in ask(&setting, &kubeconfig, 2) {
+        assert!(request.contains("authorization: bearer jane\r\n"), "{request}");
+    }
+    let info: Value = serde_json::from_str(&fs::read_to_string(&asked).unwrap()).unwrap();
+    assert_eq!(info["apiVersion"], "client.authentication.k8s.io/v1");
+    assert_eq!(info["spec"]["interactive"], false);
+    assert_eq!(
+        info["spec"]["cluster"]["server"],
+        format!("{}/below/", setting.server)
+    );
+    // Once to connect, and for each request, since what it prints has expired.
+    assert_eq!(
+        fs::read_to_string(setting.path("asked-for.runs")).unwrap().len(),
+        3
+    );
+}
+
+#[test]
+fn mistakes_name_the_file_and_the_word() {
+    let setting = Setting::new(&[]);
+    setting.program("fails", "echo 'log in first' >&2; exit 3");
+    setting.program("prints", "echo hello");
+    let exec = |command: &str| format!("    exec: {{apiVersion: v1, command: {command}}}\n");
+    for (cluster, user, expected) in [
+        (
+            "    proxy-url: http://192.0.2.1\n",
+            String::new(),
+            "proxy-url is not supported",
+        ),
+        (
+            "    certificate-authority: none.pem\n",
+            String::new(),
+            "none.pem: No such file",
+        ),
+        (
+            "    certificate-authority-data: '*'\n",
+            String::new(),
+            "certificate-authority-data is not base 64",
+        ),
+        ("", "    as: root\n".into(), "`as` is not supported"),
+        ("", "    auth-provider: {name: gcp}\n".into(), "use exec"),
+        ("", "    client-key-data: aGk=\n".into(), "belong together"),
+        ("", exec("./fails"), "./fails: exit status: 3: log in first"),
+        ("", exec("./prints"), "./prints: did not print an ExecCredential"),
+        ("", exec("./absent"), "./absent: No such file"),
+        ("", exec("./prints, interactiveMode: Always"), "needs a terminal"),
+        ("", "    token: \"a\\nb\"\n".into(), "no header may have"),
+        (
+            "",
+            "    token: [x]\n".into(),
+            "is no kubeconfig: users[0].user.token",
+        ),
+    ] {
+        let kubeconfig = setting.write(cluster, &user);
+        let told = setting.refusal(&kubeconfig);
+        assert!(told.contains(expected) && told.contains("kubeconfig: "), "{told}");
+    }
+    setting.write("", "");
+    for (context, expected) in [
+        ("other", "it has no context \"other\""),
+        ("lost", "it has no cluster \"elsewhere\""),
+    ] {
+        let told = setting.refusal(&setting.named(Some(context)));
+        assert!(told.contains(expected), "{told}");
+    }
+    fs::write(setting.path("kubeconfig"), "{}").unwrap();
+    let told = setting.refusal(&setting.named(None));
+    assert!(told.contains("no current-context"), "{told}");
+}
+
+/// What is not in the API server's form is told with its status; what is, in its words.
+#[test]
+fn refusals_are_quoted() {
+    let status = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"pods is forbidden"}"#;
+    for (body, expected) in [
+        (status, "403 Forbidden: pods is forbidden"),
+        ("<html>\u{1b}[1m</html>", "403 Forbidden: <html>\\u{1b}[1m</html>"),
+    ] {
+        let length = body.len();
+        let setting = Setting::new(&[format!(
+            "HTTP/1.1 403 No\r\ncontent-length: {length}\r\n\r\n{body}"
+        )]);
+        let kubeconfig = setting.write("", "    token: a\n");
+        let refused = run(async {
+            let client = Client::connect(Some(&kubeconfig)).await.unwrap();
+            client.session().get::<Value>("/").await.unwrap_err()
+        });
+        assert_eq!(refused.to_string(), expected);
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a request has no answer.
+
+use std::io;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no connection to the server.
+    #[error("cannot connect to {server}")]
+    Connect {
+        /// The server, as in its URL.
+        server: String,
+        /// The last attempt's problem.
+        source: io::Error,
+    },
+    /// The connection broke, or what came is not HTTP.
+    #[error("the connection broke")]
+    Broken(#[from] hyper::Error),
+    /// A body, or one of its lines, is larger than this many bytes.
+    #[error("it sent more than {0} bytes at once")]
+    TooLarge(usize),
+}
+
+/// Formats an error with its causes, without repetition.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

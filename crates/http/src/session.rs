@@ -1,0 +1,58 @@
+//! Sends requests over one connection.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{HOST, HeaderValue, USER_AGENT};
+use hyper::{Request, Response};
+
+use super::endpoint::Endpoint;
+use super::error::Error;
+
+/// What requests call this program.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("dnsweir/", env!("CARGO_PKG_VERSION")));
+
+/// A connection to a server, made when first needed, for one request at a time.
+#[derive(Debug)]
+pub struct Session {
+    endpoint: Endpoint,
+    idle: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Session {
+    /// Does not connect yet.
+    pub fn new(endpoint: Endpoint) -> Session {
+        Session { endpoint, idle: None }
+    }
+
+    /// Sends a request whose URI is a path. The body of the answer before it has been read to its end or
+    /// dropped.
+    ///
+    /// # Errors
+    /// If there is no connection, or no answer on it.
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        let mut request = request;
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.endpoint.authority.clone());
+        headers.insert(USER_AGENT, AGENT);
+        if let Some(mut sender) = self.idle.take()
+            && sender.ready().await.is_ok()
+        {
+            match sender.try_send_request(request).await {
+                Ok(response) => {
+                    self.idle = Some(sender);
+                    return Ok(response);
+                }
+                // The server closed the connection before it received anything (RFC 9112 section 9.3.1).
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().into()),
+                },
+            }
+        }
+        let mut sender = self.endpoint.connect().await?;
+        let response = sender.send_request(request).await?;
+        self.idle = Some(sender);
+        Ok(response)
+    }
+}

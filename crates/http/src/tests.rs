@@ -1,0 +1,159 @@
+//! Servers on loopback that answer as written.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use tokio::time::timeout;
+
+use super::*;
+use dnsweir_config::tls::Trust;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers the requests of successive connections as listed, one list for each, and then closes it. What was asked is
+/// sent to the receiver.
+fn server(connections: Vec<Vec<&'static str>>) -> (Session, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (tell, asked) = mpsc::channel();
+    thread::spawn(move || {
+        for answers in connections {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in answers {
+                let mut request = Vec::new();
+                let mut octet = [0];
+                while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
+                    request.extend(octet);
+                }
+                let _ = tell.send(String::from_utf8(request).unwrap());
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    let endpoint = Endpoint::new(&url.parse().unwrap(), &Trust::default(), None).unwrap();
+    (Session::new(endpoint), asked)
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(path).body(Full::default()).unwrap()
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { timeout(PATIENCE, future).await.unwrap() })
+}
+
+const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nshort";
+
+#[test]
+fn one_connection_serves_several_requests() {
+    let (mut session, asked) = server(vec![vec![SHORT, SHORT]]);
+    run(async {
+        for path in ["/a?b=c", "/d"] {
+            let response = session.send(get(path)).await.unwrap();
+            assert_eq!(collect(response.into_body(), 5).await.unwrap(), b"short");
+            let request = asked.recv().unwrap().to_lowercase();
+            assert!(
+                request.starts_with(&format!("get {path} http/1.1\r\n")),
+                "{request}"
+            );
+            assert!(request.contains("host: 127.0.0.1:"), "{request}");
+        }
+    });
+}
+
+/// A server closes idle connections whenever it likes.
+#[test]
+fn a_closed_connection_is_replaced() {
+    let (mut session, _asked) = server(vec![vec![SHORT], vec![SHORT]]);
+    run(async {
+        for _ in 0..2 {
+            let response = session.send(get("/")).await.unwrap();
+            assert_eq!(collect(response.into_body(), 5).await.unwrap(), b"short");
+        }
+    });
+}
+
+/// The rest of a body that nobody reads does not become the next answer.
+#[test]
+fn an_unread_body_ends_its_connection() {
+    let (mut session, _asked) = server(vec![
+        vec!["HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nHTTP/1.1 500 No\r\n\r\n"],
+        vec![SHORT],
+    ]);
+    run(async {
+        drop(session.send(get("/")).await.unwrap());
+        let response = session.send(get("/")).await.unwrap();
+        assert_eq!(collect(response.into_body(), 5).await.unwrap(), b"short");
+    });
+}
+
+#[test]
+fn bodies_have_a_bound() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nabcd\r\n4\r\nefgh\r\n0\r\n\r\n";
+    for answer in [SHORT, chunked] {
+        let (mut session, _asked) = server(vec![vec![answer]]);
+        let refused = run(async {
+            let response = session.send(get("/")).await.unwrap();
+            collect(response.into_body(), 4).await
+        });
+        assert!(matches!(refused, Err(Error::TooLarge(4))), "{refused:?}");
+    }
+}
+
+#[test]
+fn lines_are_independent_of_chunks() {
+    let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
+        2\r\nab\r\n5\r\nc\n\nde\r\n1\r\n\n\r\n1\r\nf\r\n0\r\n\r\n";
+    let (mut session, _asked) = server(vec![vec![answer]]);
+    run(async {
+        let mut lines = Lines::new(session.send(get("/")).await.unwrap().into_body(), 3);
+        for expected in [Some("abc"), Some(""), Some("de"), Some("f"), None] {
+            let line = lines.next().await.unwrap();
+            assert_eq!(line.as_deref(), expected.map(str::as_bytes));
+        }
+    });
+}
+
+#[test]
+fn lines_have_a_bound() {
+    let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\na\nbc\r\n4\r\ndefg\r\n";
+    let (mut session, _asked) = server(vec![vec![answer]]);
+    run(async {
+        let mut lines = Lines::new(session.send(get("/")).await.unwrap().into_body(), 3);
+        assert_eq!(lines.next().await.unwrap().unwrap(), b"a");
+        assert!(matches!(lines.next().await, Err(Error::TooLarge(3))));
+    });
+}
+
+#[test]
+fn failures_name_the_server_and_the_cause() {
+    let endpoint = Endpoint::new(&"http://127.0.0.1:1/".parse().unwrap(), &Trust::default(), None).unwrap();
+    let failed = run(async { Session::new(endpoint).send(get("/")).await.unwrap_err() });
+    let told = with_causes(&failed);
+    assert!(
+        told.starts_with("cannot connect to 127.0.0.1:1: Connection refused"),
+        "{told}"
+    );
+}
+
+#[test]
+fn urls_are_checked() {
+    for (url, problem) in [
+        ("/path", "is no URL"),
+        ("ftp://a/", "neither http"),
+        ("https://a..b/", "no valid host"),
+    ] {
+        let wrong = Endpoint::new(&url.parse().unwrap(), &Trust::default(), None).unwrap_err();
+        assert!(wrong.contains(problem), "{url}: {wrong}");
+    }
+}
