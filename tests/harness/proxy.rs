@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -165,11 +166,16 @@ impl Proxy {
     }
 
     /// Replaces the content of the configuration file without a signal. Like editors, it moves a new file
-    /// over the old one, so that half a file is never read.
+    /// over the old one, so that half a file is never read. Several threads may do so at once.
     pub fn rewrite(&self, text: &str) {
-        let new = self.folder.path().join("new");
-        std::fs::write(&new, complete(text, self.address, self.admin)).expect("a configuration file");
-        std::fs::rename(&new, &self.file).expect("a configuration file");
+        // Tests may run the proxy as another user.
+        let mode = std::fs::Permissions::from_mode(0o644);
+        let new = tempfile::Builder::new()
+            .permissions(mode)
+            .tempfile_in(self.folder.path())
+            .expect("a configuration file");
+        std::fs::write(new.path(), complete(text, self.address, self.admin)).expect("a configuration file");
+        new.persist(&self.file).expect("a configuration file");
     }
 
     /// Replaces the configuration and waits until it is in force.

@@ -4,6 +4,8 @@
 //! Any thread can free what a connection holds, immediately. So the bound on total memory is enforced at the
 //! moment it would be exceeded, not when the connection's worker gets to it.
 
+mod quiet;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,6 +23,7 @@ use super::bounds::{Bounds, CloseReason};
 use super::buffers::Buffers;
 use super::framing::missing;
 use crate::config::Listen;
+use quiet::{Now, Quiet};
 
 /// Descriptors beyond the connection limit, for connections that were dismissed but have not closed yet.
 pub const LEAVING: usize = 64;
@@ -88,7 +91,16 @@ struct Table {
     connections: HashMap<u64, Arc<ClientConnection>>,
     /// How many of them were dismissed and have not closed yet.
     leaving: usize,
-    clients: HashMap<IpAddr, Arc<ClientUsage>>,
+    quiet: Quiet,
+    clients: HashMap<IpAddr, Client>,
+}
+
+/// A client with connections.
+#[derive(Default)]
+struct Client {
+    usage: Arc<ClientUsage>,
+    /// Its own ones.
+    quiet: Quiet,
 }
 
 /// What all connections of one client share.
@@ -173,24 +185,21 @@ impl ClientConnections {
         if table.connections.len() >= maximum + LEAVING {
             return None;
         }
-        let client = Arc::clone(table.clients.entry(network).or_default());
-        while client.connections.load(Relaxed) >= self.bounds.per_client() {
-            table.close_quietest(CloseReason::Client, |connection| connection.network == network);
+        let usage = Arc::clone(&table.clients.entry(network).or_default().usage);
+        while usage.connections.load(Relaxed) >= self.bounds.per_client() && table.close_quietest_of(network)
+        {
         }
-        while table.connections.len() - table.leaving >= maximum {
-            table.close_quietest(CloseReason::Connections, |_| true);
-        }
-        client.connections.fetch_add(1, Relaxed);
+        while table.connections.len() - table.leaving >= maximum && table.close_quietest() {}
         let serial = table.next;
         table.next += 1;
         let connection = Arc::new(ClientConnection::new(
             serial,
             Arc::clone(self),
             network,
-            client,
+            usage,
             now,
         ));
-        table.connections.insert(serial, Arc::clone(&connection));
+        table.insert(&connection);
         Some(connection)
     }
 
@@ -242,17 +251,37 @@ impl Table {
         }
     }
 
-    /// Closes the connection that has been quiet longest among those that `of` selects, preferring those that
-    /// wait for no reply.
-    fn close_quietest(&mut self, reason: CloseReason, of: impl Fn(&ClientConnection) -> bool) {
-        let quietest = self
-            .staying()
-            .filter(|connection| of(connection))
-            .min_by_key(|connection| connection.quietness())
-            .map(Arc::clone);
-        if let Some(connection) = quietest {
-            self.dismiss(&connection, Some(reason));
+    /// Adds a connection of a client that is known.
+    fn insert(&mut self, connection: &Arc<ClientConnection>) {
+        let before = connection.client.connections.fetch_add(1, Relaxed);
+        let (serial, now) = (connection.serial, connection.quiet_since.load(Relaxed));
+        let look = |serial| look(&self.connections, serial);
+        self.quiet.add(serial, now, self.connections.len(), look);
+        if let Some(client) = self.clients.get_mut(&connection.network) {
+            client.quiet.add(serial, now, before, look);
         }
+        self.connections.insert(serial, Arc::clone(connection));
+    }
+
+    /// Closes the connection that has been quiet longest; false if there is none.
+    fn close_quietest(&mut self) -> bool {
+        let quietest = self.quiet.take(|serial| look(&self.connections, serial));
+        self.dismiss_for(quietest, CloseReason::Connections)
+    }
+
+    /// Closes the connection of a client that has been quiet longest; false if there is none.
+    fn close_quietest_of(&mut self, network: IpAddr) -> bool {
+        let client = self.clients.get_mut(&network);
+        let look = |serial| look(&self.connections, serial);
+        let quietest = client.and_then(|client| client.quiet.take(look));
+        self.dismiss_for(quietest, CloseReason::Client)
+    }
+
+    fn dismiss_for(&mut self, serial: Option<u64>, reason: CloseReason) -> bool {
+        let connection = serial.and_then(|serial| self.connections.get(&serial).map(Arc::clone));
+        connection
+            .map(|connection| self.dismiss(&connection, Some(reason)))
+            .is_some()
     }
 
     /// Removes a client without connections.
@@ -260,11 +289,22 @@ impl Table {
         if self
             .clients
             .get(&network)
-            .is_some_and(|client| client.connections.load(Relaxed) == 0)
+            .is_some_and(|client| client.usage.connections.load(Relaxed) == 0)
         {
             self.clients.remove(&network);
         }
     }
+}
+
+/// The connection with this number, unless it has ended or was dismissed.
+fn look(connections: &HashMap<u64, Arc<ClientConnection>>, serial: u64) -> Option<Now> {
+    let connection = connections
+        .get(&serial)
+        .filter(|connection| !connection.is_closed())?;
+    Some(Now {
+        quiet_since: connection.quiet_since.load(Relaxed),
+        waits: connection.owed.load(Relaxed),
+    })
 }
 
 /// One connection of a client. Any thread may free what it holds.
@@ -346,11 +386,6 @@ impl ClientConnection {
     /// Returns the bytes it holds.
     pub fn octets(&self) -> usize {
         self.octets.load(Relaxed)
-    }
-
-    /// Returns the key by which the smaller of two connections is closed first.
-    fn quietness(&self) -> (bool, u64) {
-        (self.owed.load(Relaxed), self.quiet_since.load(Relaxed))
     }
 
     /// Returns whether it was dismissed.

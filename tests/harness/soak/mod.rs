@@ -112,6 +112,8 @@ impl Soak {
         let (stage, stop) = (&self.stage, AtomicBool::new(false));
         calm::warm(stage.address());
         let seen = std::thread::scope(|scope| {
+            // Also if something here panics: otherwise the floods would go on for ever.
+            let stopping = Stopping(&stop);
             for flood in floods {
                 scope.spawn(|| (flood.run)(stage, &stop));
             }
@@ -124,7 +126,7 @@ impl Soak {
                 second += 1;
             }
             let seen = calm.stop();
-            stop.store(true, Ordering::Relaxed);
+            drop(stopping);
             seen
         });
         assert!(
@@ -138,6 +140,15 @@ impl Soak {
             resident: self.stage.proxy.process.memory("VmRSS"),
             descriptors: self.stage.proxy.process.descriptors(),
         }
+    }
+}
+
+/// Stops floods once it is dropped.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
