@@ -48,6 +48,9 @@ pub enum Error {
     /// It has not come within this time.
     #[error("no answer within {} s", .0.as_secs())]
     Silent(Duration),
+    /// A name in it has characters that no URL has.
+    #[error("{0:?} is no path")]
+    Path(String),
     /// There are no credentials to ask with.
     #[error("{0}")]
     Credentials(String),
@@ -141,9 +144,8 @@ impl Session {
         } = &*self.client.0;
         let mut request = Request::new(Full::default());
         *request.method_mut() = method;
-        *request.uri_mut() = format!("{prefix}{path}")
-            .parse()
-            .map_err(|error| Error::Credentials(format!("the path {prefix}{path} is none: {error}")))?;
+        let path = format!("{prefix}{path}");
+        *request.uri_mut() = path.parse().map_err(|_| Error::Path(path))?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, JSON);
         if let Some(authorization) = credentials.header().await.map_err(Error::Credentials)? {
