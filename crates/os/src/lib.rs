@@ -16,6 +16,7 @@ pub mod output;
 pub mod plain_text;
 pub mod private_folder;
 pub mod receiving;
+mod sock_diag;
 pub mod watch;
 
 use dnsweir_wire::dns;

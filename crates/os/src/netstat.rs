@@ -1,4 +1,5 @@
-//! Which sockets are bound where, from the kernel's tables in `/proc`.
+//! Which sockets are bound where, from the kernel: its tables in `/proc`, or netlink where that is much faster and the kernel
+//! has it.
 //!
 //! Only for questions that sockets themselves cannot answer: any result may be out of date by the time it is
 //! read.
@@ -9,6 +10,8 @@ use std::fs;
 use std::io::{self, BufRead};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
+
+use crate::sock_diag;
 
 /// A socket that is bound to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,15 @@ impl Protocol {
 /// The sockets of this network namespace, of both families.
 pub fn bound(protocol: Protocol) -> Vec<Bound> {
     let mut all = Vec::new();
+    if let (Protocol::Tcp, Ok(listeners)) = (protocol, sock_diag::listeners()) {
+        all.extend(listeners.into_iter().map(|one| Bound {
+            address: one.address,
+            open: true,
+            user: one.user,
+            inode: one.inode,
+        }));
+        return all;
+    }
     for table in protocol.tables() {
         let Ok(file) = fs::File::open(format!("/proc/thread-self/net/{table}")) else {
             continue;
