@@ -39,10 +39,9 @@ impl Access {
             variable("KUBERNETES_SERVICE_PORT")?,
         );
         // An IPv6 address in a URL is in brackets.
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host,
         };
         let read = |name: &str| {
             let path = Path::new(ACCOUNT).join(name);
@@ -95,17 +94,11 @@ impl Access {
             other => other,
         };
         let identity = certificate.map(|pem| {
-            let of = |(is_key, problem): (bool, String)| {
-                format!(
-                    "{} {problem}",
-                    if is_key {
-                        "client-key"
-                    } else {
-                        "client-certificate"
-                    }
-                )
-            };
-            Identity::from_pem(&pem.certificate, &pem.key).map_err(of)
+            let read = Identity::from_pem(&pem.certificate, &pem.key);
+            read.map_err(|(is_key, problem)| match is_key {
+                true => format!("client-key {problem}"),
+                false => format!("client-certificate {problem}"),
+            })
         });
         Ok(Access {
             server: parsed(&cluster.server)?,
