@@ -20,17 +20,3 @@ pub enum Error {
     #[error("it sent more than {0} bytes at once")]
     TooLarge(usize),
 }
-
-/// Formats an error with its causes, without repetition.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
-}

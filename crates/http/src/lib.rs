@@ -17,7 +17,7 @@ mod session;
 
 pub use body::{Lines, collect};
 pub use endpoint::Endpoint;
-pub use error::{Error, with_causes};
+pub use error::Error;
 pub use session::Session;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use dnsweir_config::tls::Trust;
+use dnsweir_os::plain_text::with_causes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -51,6 +51,20 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line
 }
 
+/// An error with its causes, without repetition.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Returns whether a character is displayed as itself and in its place.
 pub fn is_plain(character: char) -> bool {
     !character.is_control() && !is_deceptive(character)

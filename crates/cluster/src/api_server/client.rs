@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsweir_http::{Endpoint, Lines, collect, with_causes};
+use dnsweir_http::{Endpoint, Lines, collect};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -15,6 +15,7 @@ use super::access::Access;
 use super::credentials::Credentials;
 use super::objects::{Event, Status};
 use crate::config::Kubeconfig;
+use crate::plain_text::with_causes;
 
 /// The most bytes of an answer: a page of a list of the largest objects that an API server stores.
 const ANSWER_MAXIMUM: usize = 64 << 20;

@@ -1,17 +1,17 @@
 //! Why a fetch failed.
 
-use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{spell_duration, spell_size};
+use crate::plain_text::with_causes;
 
 /// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// No response, or none over a trusted connection.
-    #[error("{}", causes(.0))]
+    #[error("{}", with_causes(.0))]
     Http(#[from] reqwest::Error),
     /// A response other than the contents.
     #[error("the server answered {0}")]
@@ -33,19 +33,4 @@ pub enum FetchError {
     /// It cannot be stored, on disk or in memory.
     #[error("cannot keep it: {0}")]
     Disk(#[from] io::Error),
-}
-
-/// Formats an error with its causes, the last of which is the most specific.
-fn causes(error: &reqwest::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !words.contains(&said) {
-            words.push_str(": ");
-            words.push_str(&said);
-        }
-        cause = error.source();
-    }
-    words
 }

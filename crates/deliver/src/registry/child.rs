@@ -16,10 +16,11 @@ use super::artifact::{
     self, Artifact, BUNDLE, Form, LARGEST_SIGNATURE, MANIFEST, MOST_SIGNATURES, SIMPLE, SIMPLE_SIGNATURE,
     Signature, UNCHANGED,
 };
-use super::client::{Host, Way, is_missing, words};
+use super::client::{Host, Way, is_missing};
 use super::guard::Guard;
 use super::job::Job;
 use crate::confine::{Confinement, Reach, confine};
+use crate::plain_text::with_causes;
 
 /// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or an
 /// error to standard error. Returns the exit code. Must be called before this process does anything else.
@@ -100,15 +101,15 @@ async fn pull_from(host: &Host, job: &Job, guard: Option<&Guard>) -> Result<Vec<
         }
     };
     let asked = client.auth(&reference, &auth, RegistryOperation::Pull).await;
-    asked.map_err(|error| words(&error))?;
+    asked.map_err(|error| with_causes(&error))?;
     if let Some(known) = &job.known {
         let digest = client.fetch_manifest_digest(&reference, &auth).await;
-        if digest.map_err(|error| words(&error))? == *known {
+        if digest.map_err(|error| with_causes(&error))? == *known {
             return Ok(vec![Bytes::from_static(UNCHANGED)]);
         }
     }
     let pulled = client.pull_manifest_raw(&reference, &auth, &[MANIFEST]).await;
-    let (manifest, digest) = pulled.map_err(|error| words(&error))?;
+    let (manifest, digest) = pulled.map_err(|error| with_causes(&error))?;
     let layer = artifact::layer(&manifest)?;
     let module = blob(&client, &reference, &layer.digest, layer.size).await?;
     let mut signatures = Vec::new();
@@ -129,7 +130,7 @@ async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Re
         ..OciDescriptor::default()
     };
     let opened = client.pull_blob_stream(image, &descriptor).await;
-    let mut stream = opened.map_err(|error| words(&error))?.stream;
+    let mut stream = opened.map_err(|error| with_causes(&error))?.stream;
     // This process has a memory limit, and the size has been checked.
     let mut octets = Vec::with_capacity(size as usize);
     while let Some(chunk) = stream.next().await {
@@ -182,7 +183,7 @@ async fn bundles(
     for wanted in [Some(BUNDLE), None] {
         if referrers.is_empty() {
             let index = client.pull_referrers(artifact, wanted).await;
-            let index = index.map_err(|error| format!("who refers to it: {}", words(&error)))?;
+            let index = index.map_err(|error| format!("who refers to it: {}", with_causes(&error)))?;
             referrers = index.manifests;
         }
     }
@@ -222,7 +223,7 @@ async fn manifest(
             .map(Some)
             .map_err(|error| error.to_string()),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(words(&error)),
+        Err(error) => Err(with_causes(&error)),
     }
 }
 

@@ -1,6 +1,5 @@
 //! A client of one host, and its errors as text.
 
-use std::error::Error;
 use std::time::Duration;
 
 use oci_client::Client;
@@ -10,6 +9,7 @@ use oci_client::secrets::RegistryAuth;
 use serde::{Deserialize, Serialize};
 
 use super::credentials::Credentials;
+use crate::plain_text::with_causes;
 
 /// How long connecting may take, and how long a host may be silent.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -68,22 +68,8 @@ impl Host {
             user_agent: concat!("dnsweir/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
-        Client::try_from(config).map_err(|error| words(&error))
+        Client::try_from(config).map_err(|error| with_causes(&error))
     }
-}
-
-/// Formats an error with its causes, without repetition.
-pub fn words(error: &OciDistributionError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let more = inner.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = inner.source();
-    }
-    text
 }
 
 /// Returns whether a registry reports that something does not exist.

@@ -8,9 +8,9 @@ use oci_client::{Client, Reference as Image, RegistryOperation};
 use serde::Serialize;
 
 use super::artifact::{self, CONFIG, LARGEST_MODULE, LAYER};
-use super::client::words;
 use super::job::{host, way};
 use crate::config::{Reference, Registries, spell_size};
+use crate::plain_text::with_causes;
 
 /// The configuration of an artifact: <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ pub async fn push(module: Bytes, reference: &Reference, registries: &Registries)
     let (client, auth) = (host.client(&way(registries)?)?, host.auth());
     let image = Image::with_tag(host.name.clone(), reference.repository.clone(), tag);
     let pushed = push_as(&client, &image, &auth, module);
-    pushed.await.map_err(|error| words(&error))
+    pushed.await.map_err(|error| with_causes(&error))
 }
 
 async fn push_as(
