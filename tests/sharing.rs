@@ -281,7 +281,10 @@ fn extended_errors_of_upstreams_are_passed_on() {
     const UNKNOWN: u16 = 49_999;
     let upstream = Upstream::start(|asked| {
         let (reply, code) = match asked.name().split('.').next() {
-            Some("filtered") => (asked.message_with(&["filtered.example. 300 A 192.0.2.1"]), FILTERED),
+            Some("filtered") => (
+                asked.message_with(&["filtered.example. 300 A 192.0.2.1"]),
+                FILTERED,
+            ),
             Some("failing") => (asked.message_with(&[]).rcode_set("SERVFAIL"), UNKNOWN),
             // Probes: an upstream that fails them and then answers has recovered, and failures are forgotten.
             _ => return asked.answer(&[]),

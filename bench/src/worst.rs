@@ -17,6 +17,7 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args, ValueEnum};
 use dnsweir_config as config;
 use dnsweir_engine::filter::Engine;
+use dnsweir_os::clock::Uptime;
 use dnsweir_serve::serve::generation::Generation;
 use dnsweir_serve::serve::{Admission, Batch, Client, Live, Shared, Worker};
 use dnsweir_wire::dns::Transport;
@@ -218,7 +219,7 @@ fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn 
         address: "127.0.0.2:40000".parse()?,
         server: shared.server(address),
         transport: Transport::Tcp,
-        received: 0,
+        received: Uptime::START,
         limit: MESSAGE_MAXIMUM,
         keepalive: None,
     };

@@ -11,6 +11,8 @@
 
 use std::path::Path;
 
+use dnsweir_os::clock::Uptime;
+
 use crate::cache::{Cache, Entry, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
@@ -71,7 +73,7 @@ pub fn cache_round_trip(octets: &[u8]) {
         error: None,
         ttl_secs: 600,
         stale_secs: 0,
-        now_ms: 0,
+        now: Uptime::START,
     };
     if cache.insert(&key, &stored) != Insertion::Stored {
         return;
@@ -81,7 +83,9 @@ pub fn cache_round_trip(octets: &[u8]) {
         let ttl = u32::from_be_bytes([aged[at], aged[at + 1], aged[at + 2], aged[at + 3]]).saturating_sub(1);
         aged[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
     }
-    let entry = cache.lookup(&key, 1_000).expect("what was just stored is there");
+    let entry = cache
+        .lookup(&key, Uptime::from_micros(1_000_000))
+        .expect("what was just stored is there");
     for limit in [512, 1232, MESSAGE_MAXIMUM] {
         let sent = one_second_later(&entry, &question, answer.rcode, limit);
         assert!(sent.len() <= limit);

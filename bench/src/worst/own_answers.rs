@@ -14,6 +14,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use dnsweir_config as config;
 use dnsweir_engine::filter::BUILTINS;
+use dnsweir_os::clock::Uptime;
 use dnsweir_serve::serve::generation::Generation;
 use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 use dnsweir_wire::dns::{MESSAGE_MAXIMUM, Transport};
@@ -94,7 +95,7 @@ pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Resu
         address: "127.0.0.2:40000".parse()?,
         server: shared.server(address),
         transport: Transport::Tcp,
-        received: 0,
+        received: Uptime::START,
         limit: octets.min(MESSAGE_MAXIMUM),
         keepalive: None,
     };

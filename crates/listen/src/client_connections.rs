@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use dnsweir_os::clock::Uptime;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
@@ -178,7 +179,7 @@ impl ClientConnections {
     /// Adds a connection accepted at `now`. Where there is no room, the connection that has been quiet
     /// longest is dismissed: one of this client if it has too many, else any. `None` if too many dismissed
     /// connections have not closed yet, so that no descriptors are left.
-    pub fn open(self: &Arc<Self>, address: IpAddr, now: u64) -> Option<Arc<ClientConnection>> {
+    pub fn open(self: &Arc<Self>, address: IpAddr, now: Uptime) -> Option<Arc<ClientConnection>> {
         let network = client_network(address);
         let maximum = self.connections_maximum();
         let mut table = self.table.lock();
@@ -254,7 +255,7 @@ impl Table {
     /// Adds a connection of a client that is known.
     fn insert(&mut self, connection: &Arc<ClientConnection>) {
         let before = connection.client.connections.fetch_add(1, Relaxed);
-        let (serial, now) = (connection.serial, connection.quiet_since.load(Relaxed));
+        let (serial, now) = (connection.serial, connection.quiet_since());
         let look = |serial| look(&self.connections, serial);
         self.quiet.add(serial, now, self.connections.len(), look);
         if let Some(client) = self.clients.get_mut(&connection.network) {
@@ -302,7 +303,7 @@ fn look(connections: &HashMap<u64, Arc<ClientConnection>>, serial: u64) -> Optio
         .get(&serial)
         .filter(|connection| !connection.is_closed())?;
     Some(Now {
-        quiet_since: connection.quiet_since.load(Relaxed),
+        quiet_since: connection.quiet_since(),
         waits: connection.owed.load(Relaxed),
     })
 }
@@ -336,7 +337,7 @@ impl ClientConnection {
         all: Arc<ClientConnections>,
         network: IpAddr,
         client: Arc<ClientUsage>,
-        now: u64,
+        now: Uptime,
     ) -> ClientConnection {
         ClientConnection {
             serial,
@@ -345,7 +346,7 @@ impl ClientConnection {
             client,
             held: Mutex::default(),
             octets: AtomicUsize::new(0),
-            quiet_since: AtomicU64::new(now),
+            quiet_since: AtomicU64::new(now.as_micros()),
             owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             wake: Notify::new(),
@@ -411,8 +412,13 @@ impl ClientConnection {
     }
 
     /// Records that a complete query or reply passed.
-    pub fn note(&self, now: u64) {
-        self.quiet_since.store(now, Relaxed);
+    pub fn note(&self, now: Uptime) {
+        self.quiet_since.store(now.as_micros(), Relaxed);
+    }
+
+    /// When it was last active.
+    fn quiet_since(&self) -> Uptime {
+        Uptime::from_micros(self.quiet_since.load(Relaxed))
     }
 
     /// Records whether the client waits for an upstream.

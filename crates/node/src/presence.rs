@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use super::peers::{connect, stranger};
 use crate::netstat;
-use dnsweir_os::boot_clock::since_boot;
+use dnsweir_os::clock::since_boot;
 
 /// Prefix of our processes' names. The start time follows, in nanoseconds since boot, because all may have
 /// the same process id in their containers; then the pod's name, if [`POD`] is set.

@@ -3,11 +3,11 @@
 //! [`datagrams`] sends and receives in batches, [`receiving`] waits for sockets, [`background`] runs blocking
 //! work on threads, [`confine`] restricts processes, a [`private_folder`] holds files that other users must
 //! not change, and [`netstat`] says which process has a port. [`output`] writes without waiting for a reader,
-//! [`log`] writes to it, [`boot_clock`] keeps counting while the machine sleeps, [`watch`] reports changed
-//! files, and [`plain_text`] escapes untrusted text.
+//! [`log`] writes to it, [`clock`] types the moments of two clocks, [`watch`] reports changed files, and
+//! [`plain_text`] escapes untrusted text.
 
 pub mod background;
-pub mod boot_clock;
+pub mod clock;
 pub mod confine;
 pub mod datagrams;
 pub mod log;

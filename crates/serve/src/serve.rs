@@ -66,6 +66,8 @@ mod zones;
 use std::rc::Rc;
 use std::slice::from_mut;
 
+use dnsweir_os::clock::{UnixTime, Uptime};
+
 use crate::dns::edns::ExtendedError;
 use crate::dns::query::Query as Message;
 use crate::dns::{CLASS_IN, rcode};
@@ -87,7 +89,7 @@ use state::{State, Wait};
 pub use stores::Shared;
 use trace::{Direction, Trace, TraceEvent};
 use worker::Clocks;
-pub use worker::{Worker, unix_milliseconds};
+pub use worker::Worker;
 use zones::ZoneMatch;
 
 impl Worker {
@@ -150,7 +152,7 @@ impl Worker {
         let client = request.asked.client;
         let counters = live.counters_outside(client.server);
         counters.request(client.transport, client.address.ip(), request.qtype);
-        counters.response(answer.rcode, self.now().saturating_sub(client.received));
+        counters.response(answer.rcode, self.now().micros_since(client.received));
         request.trace(|| {
             let did = "no zone is used: none matches, or the name is special".into();
             TraceEvent::new("zone", Direction::In, explain::question(request), did)
@@ -210,7 +212,7 @@ impl Worker {
         live: &Rc<Live>,
         requests: &mut [Request],
         states: &mut [State],
-        now_ms: Option<u64>,
+        now: Option<Uptime>,
     ) {
         let mut scratch = self.scratch.borrow_mut();
         let scratch = &mut *scratch;
@@ -221,7 +223,7 @@ impl Worker {
             live,
             requests,
             states,
-            now_ms,
+            now,
             clock: None,
         };
         while pass.step(waiting) {
@@ -244,10 +246,10 @@ impl Worker {
             live,
             requests,
             states,
-            clock: 0,
+            clock: UnixTime::default(),
         };
         while pass.step(waiting) {
-            pass.clock = unix_milliseconds();
+            pass.clock = UnixTime::now();
             let (responses, verdicts) = (&mut scratch.responses, &mut scratch.response_verdicts);
             self.ask(live, &mut pass, waiting, responses, verdicts);
         }
@@ -279,9 +281,9 @@ impl Worker {
             if let Some(wait) = query.state.take_wait() {
                 query.state = self.wait_for(live, query, wait).await;
             }
-            let now_ms = Some(self.now() / 1000);
+            let now = Some(self.now());
             let (request, state) = (&mut query.request, &mut query.state);
-            self.advance(live, from_mut(request), from_mut(state), now_ms);
+            self.advance(live, from_mut(request), from_mut(state), now);
             if !matches!(state, State::Waits(_)) {
                 return;
             }
@@ -319,7 +321,7 @@ impl Worker {
         reply.send(&buffer[..size]);
         let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
         self.count_response(live, request, response, sent, &buffer[..size], clocks);
-        let took = clocks.now.saturating_sub(request.asked.client.received);
+        let took = clocks.now.micros_since(request.asked.client.received);
         if took >= SLOW && response.rcode != rcode::SERVFAIL {
             self.keep_trouble(request, response, took, clocks);
         }
@@ -357,7 +359,7 @@ impl Worker {
         message: &[u8],
         clocks: Clocks,
     ) {
-        let microseconds = clocks.now.saturating_sub(request.asked.client.received);
+        let microseconds = clocks.now.micros_since(request.asked.client.received);
         let counters = live.counters(request);
         counters.response(response.rcode, microseconds);
         if response.rcode == rcode::SERVFAIL {

@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dnsweir_os::clock::Uptime;
 use dnsweir_serve::cache::{Cache, Key, KeyFlags, KeyHasher, Kind, Stored};
 
 /// The system's allocator; counts blocks at their actual size, not at the requested one.
@@ -68,10 +69,10 @@ fn a_million_names_stay_within_the_limit_and_leave_the_hot_ones() {
     PEAK.store(before, Ordering::Relaxed);
 
     let cache = Cache::new(LIMIT);
-    let mut ask = |n: u32, now_ms: u64| {
+    let mut ask = |n: u32, now: Uptime| {
         wire_name(&mut name, n);
         let key = Key::new(hasher.question(&name, 1, 1), &name, 1, 1, KeyFlags::default(), 0);
-        let hit = cache.lookup(&key, now_ms).is_some();
+        let hit = cache.lookup(&key, now).is_some();
         if !hit {
             // Most answers are small, some hold many records.
             let len = if n.is_multiple_of(50) {
@@ -86,7 +87,7 @@ fn a_million_names_stay_within_the_limit_and_leave_the_hot_ones() {
                 error: None,
                 ttl_secs: 600,
                 stale_secs: 3_600,
-                now_ms,
+                now,
             };
             cache.insert(&key, &stored);
         }
@@ -94,8 +95,9 @@ fn a_million_names_stay_within_the_limit_and_leave_the_hot_ones() {
     };
     let (mut hits, mut peak_live) = (0, 0);
     for n in 0..NAMES {
-        ask(HOT_NAMES + n, u64::from(n) / 10);
-        hits += u32::from(ask(n % HOT_NAMES, u64::from(n) / 10));
+        let now = Uptime::from_micros(u64::from(n) * 100);
+        ask(HOT_NAMES + n, now);
+        hits += u32::from(ask(n % HOT_NAMES, now));
         peak_live = peak_live.max(LIVE.load(Ordering::Relaxed) - before);
     }
     let peak = PEAK.load(Ordering::Relaxed) - before;

@@ -1,6 +1,6 @@
 //! Draws the screen, as far as there is room.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use dnsweir_os::clock::UnixTime;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -83,10 +83,7 @@ impl Screen {
                 about => format!("{about} "),
             };
             let since = problem.since / 1000;
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs();
+            let now = UnixTime::now().as_millis() / 1000;
             let lasting = duration(now.saturating_sub(since));
             self.paragraph("! ", &format!("{about}{} (for {lasting})", problem.what));
             self.paragraph("  ", &problem.advice);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dnsweir_os::clock::UnixTime;
+
 use super::compare::Difference;
 use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
@@ -36,7 +38,7 @@ pub fn refresh(trial: &mut Trial, cases: &TestCases) -> Result<(), String> {
     match cases.sources.is_empty() {
         true => Ok(()),
         false => trial
-            .refresh(cases.clock, cases.sources.clone())
+            .refresh(UnixTime::from_millis(cases.clock), cases.sources.clone())
             .map_err(|problem| format!("its refresh failed: {problem}")),
     }
 }
@@ -46,7 +48,7 @@ pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseRes
     let mut now = cases.clock;
     cases.cases.iter().map(move |case| {
         now += case.after.as_millis() as u64;
-        run_case(trial, cases, case, now)
+        run_case(trial, cases, case, UnixTime::from_millis(now))
     })
 }
 
@@ -176,7 +178,7 @@ fn in_words(difference: &Difference) -> String {
     }
 }
 
-fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> CaseResult {
+fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: UnixTime) -> CaseResult {
     let (details, message) = (trial.details().clone(), &case.given.message[..]);
     let asked = Asked {
         name: &case.name,
@@ -214,7 +216,7 @@ fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> Case
         }
         Input::Event(event) => {
             let event = filter::Event {
-                time: now.saturating_sub(u64::from(event.duration) / 1000),
+                time: now.as_millis().saturating_sub(u64::from(event.duration) / 1000),
                 query_size: (case.name.len() + 16) as u16,
                 ..event
             };

@@ -2,6 +2,7 @@
 
 use std::slice;
 
+use dnsweir_os::clock::UnixTime;
 use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Lift, Lower, TypedFunc};
 
@@ -162,11 +163,11 @@ impl Functions {
     pub(super) fn refresh<W: Send>(
         &self,
         store: &mut Store<W>,
-        now: u64,
+        now: UnixTime,
         sources: &[refresh::Source],
     ) -> wasmtime::Result<Result<(), String>> {
         match &self.refresh {
-            Some(refresh) => refresh.call_on_refresh(store, now, sources),
+            Some(refresh) => refresh.call_on_refresh(store, now.as_millis(), sources),
             None => Ok(Err("its module has no refresh".to_owned())),
         }
     }
@@ -175,7 +176,7 @@ impl Functions {
     pub(super) fn queries<W>(
         &self,
         store: &mut Store<W>,
-        now: u64,
+        now: UnixTime,
         batch: &[types::Query],
         bytes: &[u8],
     ) -> wasmtime::Result<Verdicts> {
@@ -186,7 +187,7 @@ impl Functions {
     pub(super) fn responses<W>(
         &self,
         store: &mut Store<W>,
-        now: u64,
+        now: UnixTime,
         batch: &[types::Response],
         bytes: &[u8],
     ) -> wasmtime::Result<Vec<types::ResponseVerdict>> {
@@ -197,7 +198,7 @@ impl Functions {
     pub(super) fn query_answers<W>(
         &self,
         store: &mut Store<W>,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedQuery>,
     ) -> wasmtime::Result<Verdicts> {
         go_on(self.query_answers, store, now, answers)
@@ -207,7 +208,7 @@ impl Functions {
     pub(super) fn response_answers<W>(
         &self,
         store: &mut Store<W>,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedResponse>,
     ) -> wasmtime::Result<Vec<types::ResponseVerdict>> {
         go_on(self.response_answers, store, now, answers)
@@ -231,13 +232,13 @@ impl Functions {
 fn verdicts<R: Flat + Lower, V: Lift + Default, W>(
     function: Option<TakesBatch<'_, R, V>>,
     store: &mut Store<W>,
-    now: u64,
+    now: UnixTime,
     batch: &[R],
     bytes: &[u8],
 ) -> wasmtime::Result<V> {
     match function {
         Some(function) => {
-            let (verdicts,) = function.call(store, (now, Packed::all(batch), bytes))?;
+            let (verdicts,) = function.call(store, (now.as_millis(), Packed::all(batch), bytes))?;
             Ok(verdicts)
         }
         None => Ok(V::default()),
@@ -247,14 +248,14 @@ fn verdicts<R: Flat + Lower, V: Lift + Default, W>(
 fn go_on<R: Flat + Lower, V: Lift + Default, W>(
     function: Option<TakesAnswers<'_, R, V>>,
     store: &mut Store<W>,
-    now: u64,
+    now: UnixTime,
     answers: &Answers<R>,
 ) -> wasmtime::Result<V> {
     match function {
         Some(function) => {
             let records = Packed::all(slice::from_ref(&answers.record));
             let found = Packed::all(&answers.answers);
-            let (verdicts,) = function.call(store, (now, records, found, &answers.bytes[..]))?;
+            let (verdicts,) = function.call(store, (now.as_millis(), records, found, &answers.bytes[..]))?;
             Ok(verdicts)
         }
         None => Ok(V::default()),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 #[cfg(test)]
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
+
 use super::ask::Answers;
 use super::batch::Batch;
 use super::bindings::dnsweir::filter::types::{AskedQuery, AskedResponse, Event, Query, Response};
@@ -72,10 +74,9 @@ impl Instance {
         self.filter.interest()
     }
 
-    /// The memoized verdict on this question. `now` is in milliseconds, on the same clock as for
-    /// [`queries`](Instance::queries).
+    /// The memoized verdict on this question.
     #[inline]
-    pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
+    pub fn recall(&mut self, key: &Key<'_>, now: UnixTime) -> Option<Recalled<'_>> {
         if self.revision != self.published_revision() {
             // The memo depends on data that is no longer published.
             return None;
@@ -110,9 +111,8 @@ impl Instance {
         );
     }
 
-    /// The query phase: one outcome per query, in order. Memoizes verdicts that allow it. `now` is Unix time
-    /// in milliseconds.
-    pub fn queries(&mut self, now: u64, batch: &Batch<Query>, out: &mut Vec<QueryOutcome>) {
+    /// The query phase: one outcome per query, in order. Memoizes verdicts that allow it.
+    pub fn queries(&mut self, now: UnixTime, batch: &Batch<Query>, out: &mut Vec<QueryOutcome>) {
         out.clear();
         if batch.is_empty() {
             return;
@@ -149,7 +149,12 @@ impl Instance {
     }
 
     /// Continues with a query after its lookups. A verdict that may be memoized replaces the memoized `ask`.
-    pub fn query_answers(&mut self, now: u64, key: &Key<'_>, answers: &Answers<AskedQuery>) -> QueryOutcome {
+    pub fn query_answers(
+        &mut self,
+        now: UnixTime,
+        key: &Key<'_>,
+        answers: &Answers<AskedQuery>,
+    ) -> QueryOutcome {
         self.forget_outdated();
         let counters = &self.filter.context.counters;
         let sources = &self.filter.interest().sources;
@@ -167,7 +172,7 @@ impl Instance {
     }
 
     /// Continues with a response after its lookups.
-    pub fn response_answers(&mut self, now: u64, answers: &Answers<AskedResponse>) -> ResponseOutcome {
+    pub fn response_answers(&mut self, now: UnixTime, answers: &Answers<AskedResponse>) -> ResponseOutcome {
         let counters = &self.filter.context.counters;
         self.supervisor
             .go_on(&counters.response_answers, answers, |sandbox, out| {
@@ -182,8 +187,8 @@ impl Instance {
         self.supervisor.let_pass(time);
     }
 
-    /// The response phase: one outcome per response, in order. `now` is Unix time in milliseconds.
-    pub fn responses(&mut self, now: u64, batch: &Batch<Response>, out: &mut Vec<ResponseOutcome>) {
+    /// The response phase: one outcome per response, in order.
+    pub fn responses(&mut self, now: UnixTime, batch: &Batch<Response>, out: &mut Vec<ResponseOutcome>) {
         out.clear();
         if batch.is_empty() {
             return;

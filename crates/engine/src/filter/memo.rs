@@ -17,6 +17,8 @@
 use std::mem;
 use std::sync::Arc;
 
+use dnsweir_os::clock::UnixTime;
+
 use super::verdict::{Decision, Ede, Order, RecordEdit, ResourceRecord, ResponseEdit, Selector, Verdict};
 
 /// Entries in a table.
@@ -105,8 +107,8 @@ impl Set {
 
 struct Entry {
     hash: u64,
-    /// When it was stored, in milliseconds.
-    since: u64,
+    /// When it was stored.
+    since: UnixTime,
     remember: u32,
     qtype: u16,
     qclass: u16,
@@ -124,8 +126,9 @@ impl Entry {
     }
 
     /// Milliseconds left. A clock that was set back expires an entry instead of prolonging it.
-    fn left(&self, now: u64) -> u64 {
-        u64::from(self.remember).saturating_sub(now.checked_sub(self.since).unwrap_or(u64::MAX))
+    fn left(&self, now: UnixTime) -> u64 {
+        let age = now.as_millis().checked_sub(self.since.as_millis());
+        u64::from(self.remember).saturating_sub(age.unwrap_or(u64::MAX))
     }
 
     fn bytes(&self) -> usize {
@@ -134,9 +137,9 @@ impl Entry {
 }
 
 impl Memo {
-    /// The verdict valid for `key` at `now`, in milliseconds.
+    /// The verdict valid for `key` at `now`.
     #[inline]
-    pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
+    pub(super) fn recall(&self, key: &Key<'_>, now: UnixTime) -> Option<Recalled<'_>> {
         let entry = self.slots[self.find(key)?].as_ref()?;
         (entry.left(now) > 0).then_some(Recalled {
             verdict: &entry.verdict,
@@ -146,7 +149,7 @@ impl Memo {
 
     /// Stores `verdict` for as long as it allows, unless that is 0, it is too large, or its set is full and
     /// the question is new.
-    pub(super) fn remember(&mut self, key: &Key<'_>, now: u64, verdict: &Arc<Verdict>) {
+    pub(super) fn remember(&mut self, key: &Key<'_>, now: UnixTime, verdict: &Arc<Verdict>) {
         if verdict.remember == 0 {
             return;
         }
@@ -200,7 +203,7 @@ impl Memo {
 
     /// The slot for a question's entry: its own, a free one, or, if the question was turned away before, the
     /// one that ends soonest.
-    fn room(&mut self, key: &Key<'_>, now: u64) -> Option<usize> {
+    fn room(&mut self, key: &Key<'_>, now: UnixTime) -> Option<usize> {
         if let Some(slot) = self.find(key) {
             return Some(slot);
         }
@@ -314,6 +317,10 @@ mod tests {
         })
     }
 
+    fn at(millis: u64) -> UnixTime {
+        UnixTime::from_millis(millis)
+    }
+
     fn dropped() -> Decision {
         Decision::Drop("".into())
     }
@@ -322,20 +329,23 @@ mod tests {
     fn holds_until_it_ends_and_not_before_it_began() {
         let mut memo = Memo::default();
         let key = key(7, b"\x01a\0");
-        assert!(memo.recall(&key, 1000).is_none());
-        memo.remember(&key, 1000, &verdict(50, dropped()));
-        assert_eq!(memo.recall(&key, 1000).unwrap().verdict.decision, dropped());
-        assert!(memo.recall(&key, 1049).is_some());
-        assert!(memo.recall(&key, 1050).is_none());
-        assert!(memo.recall(&key, 999).is_none(), "the clock was set back");
-        memo.remember(&key, 2000, &verdict(50, Decision::Pass));
-        assert_eq!(memo.recall(&key, 2001).unwrap().verdict.decision, Decision::Pass);
+        assert!(memo.recall(&key, at(1000)).is_none());
+        memo.remember(&key, at(1000), &verdict(50, dropped()));
+        assert_eq!(memo.recall(&key, at(1000)).unwrap().verdict.decision, dropped());
+        assert!(memo.recall(&key, at(1049)).is_some());
+        assert!(memo.recall(&key, at(1050)).is_none());
+        assert!(memo.recall(&key, at(999)).is_none(), "the clock was set back");
+        memo.remember(&key, at(2000), &verdict(50, Decision::Pass));
+        assert_eq!(
+            memo.recall(&key, at(2001)).unwrap().verdict.decision,
+            Decision::Pass
+        );
     }
 
     #[test]
     fn verdicts_for_one_query_are_not_kept() {
         let mut memo = Memo::default();
-        memo.remember(&key(7, b"\0"), 0, &verdict(0, Decision::Pass));
+        memo.remember(&key(7, b"\0"), at(0), &verdict(0, Decision::Pass));
         assert!(memo.slots.is_empty());
     }
 
@@ -343,21 +353,21 @@ mod tests {
     fn every_part_of_the_key_counts() {
         let mut memo = Memo::default();
         let key = key(7, b"\x01a\0");
-        memo.remember(&key, 0, &verdict(50, Decision::Pass));
+        memo.remember(&key, at(0), &verdict(50, Decision::Pass));
         assert!(
             memo.recall(
                 &Key {
                     name: b"\x01b\0",
                     ..key
                 },
-                1
+                at(1)
             )
             .is_none()
         );
-        assert!(memo.recall(&Key { qtype: 28, ..key }, 1).is_none());
-        assert!(memo.recall(&Key { qclass: 3, ..key }, 1).is_none());
-        assert!(memo.recall(&Key { zone: 1, ..key }, 1).is_none());
-        assert!(memo.recall(&key, 1).is_some());
+        assert!(memo.recall(&Key { qtype: 28, ..key }, at(1)).is_none());
+        assert!(memo.recall(&Key { qclass: 3, ..key }, at(1)).is_none());
+        assert!(memo.recall(&Key { zone: 1, ..key }, at(1)).is_none());
+        assert!(memo.recall(&key, at(1)).is_some());
     }
 
     /// Equal questions have equal hashes, but those of other clients differ by the salt.
@@ -366,14 +376,14 @@ mod tests {
         let mut memo = Memo::default();
         let question = 0x0123_4567_89ab_cdef;
         let key = |number: u64| key(question ^ salt(number), b"\x01a\0");
-        memo.remember(&key(3), 0, &verdict(50, Decision::Pass));
+        memo.remember(&key(3), at(0), &verdict(50, Decision::Pass));
         for number in (0..3)
             .chain(4..100_000)
             .chain([u64::MAX, 1 << 63, 3 + (1 << 32), 3 + (1 << 63)])
         {
-            assert!(memo.recall(&key(number), 1).is_none(), "{number}");
+            assert!(memo.recall(&key(number), at(1)).is_none(), "{number}");
         }
-        assert!(memo.recall(&key(3), 1).is_some());
+        assert!(memo.recall(&key(3), at(1)).is_some());
     }
 
     /// A hash in set `set`; `number` distinguishes it from others.
@@ -386,11 +396,11 @@ mod tests {
         let mut memo = Memo::default();
         let keys = [1, 2, 3, 4, 5].map(|number| key(hash_in(7, number), b"\x01a\0"));
         for (key, holds) in keys.iter().zip([900, 800, 100, 700, 500]) {
-            memo.remember(key, 0, &verdict(holds, Decision::Pass));
+            memo.remember(key, at(0), &verdict(holds, Decision::Pass));
         }
-        let kept = |memo: &Memo| keys.map(|key| memo.recall(&key, 1).is_some());
+        let kept = |memo: &Memo| keys.map(|key| memo.recall(&key, at(1)).is_some());
         assert_eq!(kept(&memo), [true, true, true, true, false], "it is turned away");
-        memo.remember(&keys[4], 1, &verdict(500, Decision::Pass));
+        memo.remember(&keys[4], at(1), &verdict(500, Decision::Pass));
         assert_eq!(kept(&memo), [true, true, false, true, true]);
     }
 
@@ -401,16 +411,16 @@ mod tests {
         let keys = (1..=WAYS as u64).map(|number| key(hash_in(7, number), b"\x01a\0"));
         let keys: Vec<_> = keys.collect();
         for key in &keys {
-            memo.remember(key, 0, &verdict(1000, Decision::Pass));
+            memo.remember(key, at(0), &verdict(1000, Decision::Pass));
         }
         for number in 10..65_536 {
             memo.remember(
                 &key(hash_in(7, number), b"\x05flood\0"),
-                1,
+                at(1),
                 &verdict(1000, Decision::Pass),
             );
         }
-        assert!(keys.iter().all(|key| memo.recall(key, 2).is_some()));
+        assert!(keys.iter().all(|key| memo.recall(key, at(2)).is_some()));
         assert_eq!(memo.slots.iter().flatten().count(), WAYS);
     }
 
@@ -419,10 +429,10 @@ mod tests {
         let mut memo = Memo::default();
         let key = key(7, b"\x01a\0");
         for now in 0..10 {
-            memo.remember(&key, now, &verdict(900, Decision::Pass));
+            memo.remember(&key, at(now), &verdict(900, Decision::Pass));
         }
         assert_eq!(memo.slots.iter().flatten().count(), 1);
-        assert!(memo.recall(&key, 908).is_some());
+        assert!(memo.recall(&key, at(908)).is_some());
     }
 
     #[test]
@@ -447,16 +457,16 @@ mod tests {
         let large = verdict(1000, Decision::Answer(answer));
         let kept = |memo: &Memo| {
             (0..100u64)
-                .filter(|&hash| memo.recall(&key(hash, b"\0"), 1).is_some())
+                .filter(|&hash| memo.recall(&key(hash, b"\0"), at(1)).is_some())
                 .count()
         };
         for hash in 0..100 {
-            memo.remember(&key(hash, b"\0"), 0, &large);
+            memo.remember(&key(hash, b"\0"), at(0), &large);
         }
         assert_eq!(kept(&memo), 17, "one mebibyte holds 17 times 60 000 octets");
         // Replacing entries frees their bytes.
         for hash in 0..100 {
-            memo.remember(&key(hash, b"\0"), 0, &verdict(1000, dropped()));
+            memo.remember(&key(hash, b"\0"), at(0), &verdict(1000, dropped()));
         }
         assert_eq!(kept(&memo), 100);
         assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
@@ -467,7 +477,7 @@ mod tests {
         let large = Decision::Alias(Box::from([vec![0; 60_000].into()]));
         let large = verdict(holds, large);
         for hash in hashes {
-            memo.remember(&key(hash, b"\x05flood\0"), now, &large);
+            memo.remember(&key(hash, b"\x05flood\0"), at(now), &large);
         }
     }
 
@@ -479,7 +489,7 @@ mod tests {
         assert!(BYTES - full < 60_000);
         // The hand reaches all of them while other verdicts are stored.
         for step in 0..(ENTRIES / WAYS / SWEEP) as u64 {
-            memo.remember(&key(step, b"\x01a\0"), 10, &verdict(1000, dropped()));
+            memo.remember(&key(step, b"\x01a\0"), at(10), &verdict(1000, dropped()));
         }
         assert!(memo.bytes < full / 2, "{} octets", memo.bytes);
         let held = memo.slots.iter().flatten().map(Entry::bytes).sum::<usize>();
@@ -494,7 +504,7 @@ mod tests {
         for _ in 0..=ENTRIES / WAYS / SWEEP_MAXIMUM {
             flood(&mut memo, 500..501, 1, 1000);
         }
-        assert!(memo.recall(&key(500, b"\x05flood\0"), 2).is_some());
+        assert!(memo.recall(&key(500, b"\x05flood\0"), at(2)).is_some());
         assert!(memo.bytes <= BYTES);
     }
 
@@ -502,11 +512,11 @@ mod tests {
     fn what_can_never_fit_displaces_nothing() {
         let mut memo = Memo::default();
         let small = key(7, b"\x01a\0");
-        memo.remember(&small, 0, &verdict(1000, Decision::Pass));
+        memo.remember(&small, at(0), &verdict(1000, Decision::Pass));
         let huge = Decision::Alias(Box::from([vec![0; BYTES].into()]));
         for hash in 0..100 {
-            memo.remember(&key(hash, b"\x01b\0"), 0, &verdict(1000, huge.clone()));
+            memo.remember(&key(hash, b"\x01b\0"), at(0), &verdict(1000, huge.clone()));
         }
-        assert!(memo.recall(&small, 1).is_some());
+        assert!(memo.recall(&small, at(1)).is_some());
     }
 }

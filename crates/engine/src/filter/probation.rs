@@ -6,7 +6,8 @@
 //! same questions, without side effects.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use dnsweir_os::clock::UnixTime;
 
 use super::check;
 use super::engine::Engine;
@@ -92,8 +93,7 @@ impl Filter {
     }
 
     fn put(&self, question: &Question, sandbox: &mut Sandbox) -> Result<(), Failure> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |since| since.as_millis() as u64);
+        let now = UnixTime::now();
         let interest = self.interest();
         let (asks, sources) = (interest.asks, &interest.sources);
         match question {

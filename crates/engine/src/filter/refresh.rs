@@ -1,5 +1,7 @@
 //! A filter's refresh: one call on a thread that is not a worker's, in a new instance.
 
+use dnsweir_os::clock::UnixTime;
+
 use super::cancel::Cancel;
 use super::data::SourceFile;
 use super::load::Filter;
@@ -42,12 +44,12 @@ impl Filter {
     }
 
     /// Runs the refresh on these files and publishes its result; all instances see it from their next call
-    /// on. `now` is Unix time in milliseconds. It may take as long as `limits refresh-time=` allows, so it
+    /// on. It may take as long as `limits refresh-time=` allows, so it
     /// must not be called on a worker's thread or on one that drives a runtime.
     ///
     /// # Errors
     /// The message if the filter fails or rejects the files. Then nothing changes.
-    pub fn refresh(&self, now: u64, files: Vec<SourceFile>) -> Result<(), String> {
+    pub fn refresh(&self, now: UnixTime, files: Vec<SourceFile>) -> Result<(), String> {
         let started =
             Sandbox::start_to_refresh(&self.exports, &self.context, &self.setup, &Cancel::default());
         let mut sandbox = started.map_err(|error| match error {

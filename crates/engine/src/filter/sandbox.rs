@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
 use wasmtime::Store;
 
 use super::ask::Answers;
@@ -125,7 +126,7 @@ impl Sandbox {
     /// Calls the refresh: its output from these files, or its error message about them.
     pub(super) fn refresh(
         &mut self,
-        now: u64,
+        now: UnixTime,
         files: Vec<SourceFile>,
     ) -> Result<Result<Output, String>, Failure> {
         let sources = data::sources(self.store.data_mut().data_mut(), files);
@@ -137,7 +138,7 @@ impl Sandbox {
     /// Calls the query phase; no verdicts if the guest does not export it.
     pub(super) fn queries(
         &mut self,
-        now: u64,
+        now: UnixTime,
         batch: &[types::Query],
         bytes: &[u8],
     ) -> Result<Verdicts, Failure> {
@@ -147,7 +148,7 @@ impl Sandbox {
     /// Calls the response phase; no verdicts if the guest does not export it.
     pub(super) fn responses(
         &mut self,
-        now: u64,
+        now: UnixTime,
         batch: &[types::Response],
         bytes: &[u8],
     ) -> Result<Vec<types::ResponseVerdict>, Failure> {
@@ -157,7 +158,7 @@ impl Sandbox {
     /// Continues with a query after its lookups.
     pub(super) fn query_answers(
         &mut self,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedQuery>,
     ) -> Result<Verdicts, Failure> {
         self.call(|functions, store| functions.query_answers(store, now, answers))
@@ -166,7 +167,7 @@ impl Sandbox {
     /// Continues with a response after its lookups.
     pub(super) fn response_answers(
         &mut self,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedResponse>,
     ) -> Result<Vec<types::ResponseVerdict>, Failure> {
         self.call(|functions, store| functions.response_answers(store, now, answers))

@@ -13,6 +13,7 @@ mod recorder;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
 use wasmtime::Store;
 use wasmtime::component::Component;
 
@@ -70,7 +71,7 @@ pub struct Trial {
     interest: Interest,
     tables: Arc<Tables>,
     /// Time of the last call, in milliseconds.
-    now: u64,
+    now: UnixTime,
     /// None: lost to a failure. The next call starts another.
     guest: Option<Started>,
     /// The cost of configuring it.
@@ -236,7 +237,7 @@ impl Trial {
             },
             interest: Interest::none(),
             tables: Arc::new(Tables::none()),
-            now: 0,
+            now: UnixTime::default(),
             guest: None,
             configured: Cost::default(),
             left: config.limits.load_time,
@@ -305,8 +306,8 @@ impl Trial {
         &self.interest.details
     }
 
-    /// The query phase. `now` is Unix time in milliseconds.
-    pub fn query(&mut self, now: u64, query: types::Query, asked: Asked<'_>) -> Execution<QueryOutcome> {
+    /// The query phase.
+    pub fn query(&mut self, now: UnixTime, query: types::Query, asked: Asked<'_>) -> Execution<QueryOutcome> {
         self.now = now;
         let wanted = self.manifest.queries && self.interest.covers(query.qtype, asked.name);
         let asks = self.manifest.asks;
@@ -328,7 +329,7 @@ impl Trial {
     /// The response phase.
     pub fn response(
         &mut self,
-        now: u64,
+        now: UnixTime,
         response: types::Response,
         asked: Asked<'_>,
         message: &[u8],
@@ -357,7 +358,7 @@ impl Trial {
     /// Continues with a query after its lookups.
     pub fn query_answers(
         &mut self,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedQuery>,
     ) -> Execution<QueryOutcome> {
         self.now = now;
@@ -375,7 +376,7 @@ impl Trial {
     /// Continues with a response after its lookups.
     pub fn response_answers(
         &mut self,
-        now: u64,
+        now: UnixTime,
         answers: &Answers<types::AskedResponse>,
     ) -> Execution<ResponseOutcome> {
         self.now = now;
@@ -394,12 +395,11 @@ impl Trial {
         if self.manifest.messages { message } else { &[] }
     }
 
-    /// Runs the refresh on these files in another instance; later calls see its data. `now` is Unix time in
-    /// milliseconds.
+    /// Runs the refresh on these files in another instance; later calls see its data.
     ///
     /// # Errors
     /// The message if the filter fails or rejects the files.
-    pub fn refresh(&mut self, now: u64, files: Vec<SourceFile>) -> Result<(), String> {
+    pub fn refresh(&mut self, now: UnixTime, files: Vec<SourceFile>) -> Result<(), String> {
         if !self.code.refreshes() {
             return Err("its module has no refresh".to_owned());
         }
@@ -425,7 +425,7 @@ impl Trial {
 
     /// The event phase.
     pub fn event(&mut self, event: types::Event, asked: Asked<'_>, message: &[u8]) -> Execution<Outcome<()>> {
-        self.now = event.time;
+        self.now = UnixTime::from_millis(event.time);
         let response = (event.response_size > 0).then_some((event.rcode, event.has_answers != 0));
         let wanted = self.interest.events.meet(Outcomes::of(response))
             && self.interest.covers(event.query.qtype, asked.name);

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use dnsweir_os::clock::Uptime;
+
 /// How many connections that wait for a reply are passed over for one that does not.
 const PASSED_OVER: usize = 64;
 
@@ -13,7 +15,7 @@ const ENDED: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     /// Since when no complete query or reply has passed. Never earlier than before.
-    pub quiet_since: u64,
+    pub quiet_since: Uptime,
     /// Whether the client waits for a reply.
     pub waits: bool,
 }
@@ -21,11 +23,11 @@ pub(super) struct Now {
 /// Serial numbers of connections, by the time since which each was quiet when it was last looked at. A connection that has
 /// not been quiet since then is put back, once, when it would be the first.
 #[derive(Debug, Default)]
-pub(super) struct Quiet(BinaryHeap<Reverse<(u64, u64)>>);
+pub(super) struct Quiet(BinaryHeap<Reverse<(Uptime, u64)>>);
 
 impl Quiet {
     /// Adds a connection beside so many others. `look` returns `None` for a connection that has ended.
-    pub fn add(&mut self, serial: u64, since: u64, others: usize, look: impl Fn(u64) -> Option<Now>) {
+    pub fn add(&mut self, serial: u64, since: Uptime, others: usize, look: impl Fn(u64) -> Option<Now>) {
         if self.0.len() > 2 * others + ENDED {
             self.0.retain(|Reverse((_, serial))| look(*serial).is_some());
         }
@@ -70,6 +72,7 @@ mod tests {
 
     impl World {
         fn set(&self, serial: u64, quiet_since: u64, waits: bool) {
+            let quiet_since = Uptime::from_micros(quiet_since);
             self.open.borrow_mut().insert(serial, Now { quiet_since, waits });
         }
 
@@ -84,7 +87,9 @@ mod tests {
         let (world, mut quiet) = (World::default(), Quiet::default());
         for serial in 0..4 {
             world.set(serial, serial, serial == 0);
-            quiet.add(serial, serial, 0, |serial| world.look(serial));
+            quiet.add(serial, Uptime::from_micros(serial), 0, |serial| {
+                world.look(serial)
+            });
         }
         // Another one is busy again, and the next has ended.
         world.set(1, 9, false);
@@ -102,7 +107,9 @@ mod tests {
         let (world, mut quiet) = (World::default(), Quiet::default());
         for serial in 0..1000 {
             world.set(serial, serial, true);
-            quiet.add(serial, serial, 1000, |serial| world.look(serial));
+            quiet.add(serial, Uptime::from_micros(serial), 1000, |serial| {
+                world.look(serial)
+            });
         }
         assert_eq!(quiet.take(|serial| world.look(serial)), Some(PASSED_OVER as u64));
         assert_eq!(world.looks.get(), PASSED_OVER as u64 + 1);
@@ -115,14 +122,18 @@ mod tests {
         let (world, mut quiet) = (World::default(), Quiet::default());
         for serial in 0..STAYING {
             world.set(serial, serial, false);
-            quiet.add(serial, serial, serial as usize, |serial| world.look(serial));
+            quiet.add(serial, Uptime::from_micros(serial), serial as usize, |serial| {
+                world.look(serial)
+            });
         }
         for serial in 0..STAYING {
             world.set(serial, STAYING + serial, false);
         }
         for serial in STAYING..4 * STAYING {
             world.set(serial, serial, false);
-            quiet.add(serial, serial, STAYING as usize, |serial| world.look(serial));
+            quiet.add(serial, Uptime::from_micros(serial), STAYING as usize, |serial| {
+                world.look(serial)
+            });
             match serial % 2 {
                 0 => drop(world.open.borrow_mut().remove(&serial)),
                 _ => {

@@ -6,7 +6,8 @@ fn all(options: &str, connections: usize) -> Arc<ClientConnections> {
 }
 
 fn open(all: &Arc<ClientConnections>, client: &str, now: u64) -> Arc<ClientConnection> {
-    all.open(client.parse().unwrap(), now).unwrap()
+    all.open(client.parse().unwrap(), Uptime::from_micros(now))
+        .unwrap()
 }
 
 #[test]
@@ -14,7 +15,7 @@ fn the_quietest_goes_and_those_that_wait_come_last() {
     let all = all("", 3);
     let [waits, quiet, busy] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|client| open(&all, client, 1));
     waits.owe(true);
-    busy.note(5);
+    busy.note(Uptime::from_micros(5));
     let next = open(&all, "10.0.0.4", 6);
     assert!(quiet.is_closed() && !waits.is_closed() && !busy.is_closed());
     open(&all, "10.0.0.5", 7);
@@ -66,7 +67,10 @@ fn those_that_have_yet_to_go_take_descriptors() {
     for client in 0..=LEAVING {
         open(&all, "10.0.0.1", client as u64);
     }
-    assert!(all.open("10.0.0.2".parse().unwrap(), 1).is_none());
+    assert!(
+        all.open("10.0.0.2".parse().unwrap(), Uptime::from_micros(1))
+            .is_none()
+    );
     assert_eq!(all.connections(), 1);
 }
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared};
 use dnsweir_engine::filter::Engine;
+use dnsweir_os::clock::Uptime;
 
 const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 53);
 
@@ -40,7 +41,7 @@ fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
     LocalRuntime::new().unwrap().block_on(async {
         let (service, connections, _stopping) = service();
         let client = SocketAddr::new(LISTENER.ip(), 40_000);
-        let connection = connections.open(client.ip(), 0).unwrap();
+        let connection = connections.open(client.ip(), Uptime::START).unwrap();
         // Narrow, so that no reply goes through in one piece.
         let (ours, mut theirs) = tokio::io::duplex(16);
         let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);

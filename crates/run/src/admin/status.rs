@@ -195,7 +195,7 @@ struct TroubleStatus {
 impl From<Troubled> for TroubleStatus {
     fn from(troubled: Troubled) -> TroubleStatus {
         TroubleStatus {
-            time: troubled.at,
+            time: troubled.at.as_millis(),
             client: troubled.client,
             name: Text(&troubled.name).to_string(),
             qtype: type_text(troubled.qtype),

@@ -2,15 +2,17 @@
 
 use std::io::{self, Write};
 
+use dnsweir_os::clock::Uptime;
+
 use crate::cache::{Entry, Freshness, Kind};
 use crate::dns::name::Name;
 use crate::dns::records::Section;
 use crate::dns::text::{aged_record_lines, type_text};
 
 /// Writes an answer: a comment about it, then its records as zone file lines with their remaining TTLs.
-pub(crate) fn write_entry(out: &mut impl Write, entry: &Entry, now_ms: u64) -> io::Result<()> {
+pub(crate) fn write_entry(out: &mut impl Write, entry: &Entry, now: Uptime) -> io::Result<()> {
     let lifetime = entry.lifetime();
-    let (state, age) = match lifetime.freshness(now_ms) {
+    let (state, age) = match lifetime.freshness(now) {
         Freshness::Fresh { age_secs } => (format!("{} s left", lifetime.ttl_secs - age_secs), age_secs),
         // Failures are not served stale.
         Freshness::Stale { overdue_secs } if entry.kind() != Kind::Failure => {

@@ -185,14 +185,14 @@ fn answered(request: &Request, state: &State) -> Result<Option<String>, String> 
 }
 
 fn dump(out: &mut impl Write, shared: &Shared) -> io::Result<()> {
-    let (began, now_ms) = (Instant::now(), shared.now_ms());
+    let (began, now) = (Instant::now(), shared.now());
     let mut count = 0usize;
     for shard in 0..shared.cache.shards() {
         for entry in shared.cache.entries(shard) {
             if began.elapsed() > LASTING {
                 return writeln!(out, "; broken off after {} s", LASTING.as_secs());
             }
-            write_entry(out, &entry, now_ms)?;
+            write_entry(out, &entry, now)?;
             count += 1;
         }
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dnsweir_os::clock::UnixTime;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
@@ -20,7 +21,6 @@ use crate::config::{self, Data, Location, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
 use crate::serve::generation::{Generation, Loaded};
-use crate::serve::unix_milliseconds;
 use crate::source::{Fetch, Fetched};
 use crate::watch::Changes;
 
@@ -251,7 +251,7 @@ impl Task {
         // The semaphore is never closed.
         let _turn = self.turn.acquire().await;
         let filter = Arc::clone(filter);
-        let made = background::beside("refreshing", move || filter.refresh(unix_milliseconds(), files));
+        let made = background::beside("refreshing", move || filter.refresh(UnixTime::now(), files));
         made.await.map_err(|error| error.to_string())?
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use dnsweir_os::clock::Uptime;
 use smallvec::SmallVec;
 use triomphe::{HeaderWithLength, ThinArc};
 
-use super::freshness::{Lifetime, REFRESH_RECHECK_MS};
+use super::freshness::{Lifetime, REFRESH_RECHECK};
 use super::key::{Key, KeyFlags};
 use crate::config::Prefetch;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
@@ -63,8 +64,8 @@ pub struct Stored<'a> {
     pub ttl_secs: u32,
     /// How long it may be served after that, in seconds. Ignored for failures, which are never served stale.
     pub stale_secs: u32,
-    /// Now, in milliseconds since the process started.
-    pub now_ms: u64,
+    /// Now.
+    pub now: Uptime,
 }
 
 /// A cached answer: immutable, except for its usage marks. A clone is the same entry.
@@ -79,7 +80,8 @@ pub struct Entry(ThinArc<Marks, u8>);
 struct Marks {
     lifetime: Lifetime,
     partition: u64,
-    retry_at_ms: AtomicU64,
+    /// [`Uptime`] in microseconds.
+    retry_at: AtomicU64,
     hits: AtomicU32,
     qtype: u16,
     qclass: u16,
@@ -115,7 +117,7 @@ impl Entry {
         octets.extend_from_slice(key.name);
         let marks = Marks {
             lifetime: Lifetime {
-                stored_at_ms: stored.now_ms,
+                stored_at: stored.now,
                 ttl_secs: stored.ttl_secs,
                 stale_secs: match stored.kind {
                     // Never served: RFC 8767 is about data that was right once. The entry is kept for another
@@ -125,7 +127,7 @@ impl Entry {
                 },
             },
             partition: key.partition,
-            retry_at_ms: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
             hits: AtomicU32::new(0),
             qtype: key.qtype,
             qclass: key.qclass,
@@ -247,36 +249,36 @@ impl Entry {
     /// Whether to refresh this answer ahead of time. A caller that gets `true` should try
     /// [`Entry::claim_refresh`].
     #[inline]
-    pub(crate) fn prefetch_due(&self, prefetch: &Prefetch, now_ms: u64) -> bool {
-        self.lifetime().is_prefetch_due(prefetch, self.hits(), now_ms)
+    pub(crate) fn prefetch_due(&self, prefetch: &Prefetch, now: Uptime) -> bool {
+        self.lifetime().is_prefetch_due(prefetch, self.hits(), now)
             && !self.marks().refreshing.load(Ordering::Relaxed)
-            && self.may_retry(now_ms, 0)
+            && self.may_retry(now, Uptime::START)
     }
 
     /// Whether another refresh may be tried: the last failure is long enough ago (RFC 8767 §5), or an
-    /// upstream has recovered since, at `recovered_ms`. Until then a stale answer is served without asking
+    /// upstream has recovered since, at `recovered`. Until then a stale answer is served without asking
     /// upstream.
     #[inline]
-    pub(crate) fn may_retry(&self, now_ms: u64, recovered_ms: u64) -> bool {
-        let retry_at_ms = self.marks().retry_at_ms.load(Ordering::Relaxed);
-        now_ms >= retry_at_ms || retry_at_ms.saturating_sub(REFRESH_RECHECK_MS) < recovered_ms
+    pub(crate) fn may_retry(&self, now: Uptime, recovered: Uptime) -> bool {
+        let retry_at = Uptime::from_micros(self.marks().retry_at.load(Ordering::Relaxed));
+        now >= retry_at || retry_at.minus(REFRESH_RECHECK) < recovered
     }
 
     /// Claims the right to refresh this entry, for one caller at a time and not while a recent failure holds
     /// it back. Dropping the claim releases it, so a cancelled refresh does not block later ones.
-    pub(crate) fn claim_refresh(&self, now_ms: u64, recovered_ms: u64) -> Option<RefreshClaim> {
-        if self.may_retry(now_ms, recovered_ms) && !self.marks().refreshing.swap(true, Ordering::Relaxed) {
+    pub(crate) fn claim_refresh(&self, now: Uptime, recovered: Uptime) -> Option<RefreshClaim> {
+        if self.may_retry(now, recovered) && !self.marks().refreshing.swap(true, Ordering::Relaxed) {
             Some(RefreshClaim { entry: self.clone() })
         } else {
             None
         }
     }
 
-    /// Records that a refresh failed just now: the next may start [`REFRESH_RECHECK_MS`] later.
-    pub(crate) fn refresh_failed(&self, now_ms: u64) {
+    /// Records that a refresh failed just now: the next may start [`REFRESH_RECHECK`] later.
+    pub(crate) fn refresh_failed(&self, now: Uptime) {
         self.marks()
-            .retry_at_ms
-            .store(now_ms.saturating_add(REFRESH_RECHECK_MS), Ordering::Relaxed);
+            .retry_at
+            .store(now.plus(REFRESH_RECHECK).as_micros(), Ordering::Relaxed);
     }
 }
 

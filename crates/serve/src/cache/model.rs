@@ -1,7 +1,9 @@
 //! Tests the store against a naive model, and S3-FIFO against a plain queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
+use dnsweir_os::clock::Uptime;
 use proptest::prelude::*;
 
 use super::freshness::Freshness;
@@ -103,7 +105,7 @@ proptest! {
         let cache = Cache::new(first_limit);
         let mut limit = first_limit;
         let mut known: HashMap<u16, Known> = HashMap::new();
-        let mut now_ms = 0;
+        let mut now = Uptime::START;
         for (stamp, op) in ops.into_iter().enumerate() {
             let (Op::Lookup { key: id } | Op::Insert { key: id, .. } | Op::Remove { key: id }) = op else {
                 match op {
@@ -115,7 +117,7 @@ proptest! {
                         limit = new;
                         cache.set_limit(new);
                     }
-                    Op::Wait { ms } => now_ms += ms,
+                    Op::Wait { ms } => now = now.plus(Duration::from_millis(ms)),
                     _ => unreachable!("has a key"),
                 }
                 cache.audit();
@@ -127,7 +129,7 @@ proptest! {
             let key = Key::new(hasher.question(&name, 1, 1), &name, 1, 1, flags, 0);
             match op {
                 Op::Lookup { .. } => {
-                    if let Some(entry) = cache.lookup(&key, now_ms) {
+                    if let Some(entry) = cache.lookup(&key, now) {
                         let expected = known.get(&id);
                         prop_assert!(expected.is_some(), "found what was never stored or was removed");
                         let expected = expected.unwrap();
@@ -135,34 +137,34 @@ proptest! {
                         prop_assert_eq!(entry.name(), &name);
                         prop_assert_eq!(entry.kind(), expected.kind);
                         prop_assert_eq!(entry.lifetime(), expected.lifetime);
-                        prop_assert_ne!(entry.lifetime().freshness(now_ms), Freshness::Gone);
+                        prop_assert_ne!(entry.lifetime().freshness(now), Freshness::Gone);
                     }
                 }
                 Op::Insert { kind, ttl_secs, stale_secs, len, .. } => {
                     let wire = wire(stamp as u64, len);
-                    let stored = Stored { wire: &wire, ttl_offsets: &[], kind, error: None, ttl_secs, stale_secs, now_ms };
+                    let stored = Stored { wire: &wire, ttl_offsets: &[], kind, error: None, ttl_secs, stale_secs, now };
                     match cache.insert(&key, &stored) {
                         Insertion::Stored => {
                             let stale_secs = if kind == Kind::Failure { ttl_secs } else { stale_secs };
-                            let lifetime = Lifetime { stored_at_ms: now_ms, ttl_secs, stale_secs };
+                            let lifetime = Lifetime { stored_at: now, ttl_secs, stale_secs };
                             known.insert(id, Known { stamp: (stamp as u64).to_be_bytes(), kind, lifetime });
-                            prop_assert!(cache.lookup(&key, now_ms).is_some(), "just stored");
+                            prop_assert!(cache.lookup(&key, now).is_some(), "just stored");
                         }
                         Insertion::NotStored => _ = known.remove(&id),
                         Insertion::KeptOlder => {
                             prop_assert_eq!(kind, Kind::Failure);
-                            let older = cache.lookup(&key, now_ms).expect("it was kept");
+                            let older = cache.lookup(&key, now).expect("it was kept");
                             prop_assert_ne!(older.kind(), Kind::Failure);
-                            prop_assert!(!older.may_retry(now_ms, 0));
+                            prop_assert!(!older.may_retry(now, Uptime::START));
                             let eager = Prefetch { hits: 0, percent: 100 };
-                            prop_assert!(!older.prefetch_due(&eager, now_ms));
+                            prop_assert!(!older.prefetch_due(&eager, now));
                         }
                     }
                 }
                 Op::Remove { .. } => {
                     cache.remove(&key);
                     known.remove(&id);
-                    prop_assert!(cache.lookup(&key, now_ms).is_none());
+                    prop_assert!(cache.lookup(&key, now).is_none());
                 }
                 _ => unreachable!("has no key"),
             }
@@ -218,7 +220,7 @@ fn a_scan_pushes_out_less_than_from_a_plain_queue() {
                 KeyFlags::default(),
                 0,
             );
-            let hit = cache.lookup(&key, 0).is_some();
+            let hit = cache.lookup(&key, Uptime::START).is_some();
             if !hit {
                 let stored = Stored {
                     wire: &wire,
@@ -227,7 +229,7 @@ fn a_scan_pushes_out_less_than_from_a_plain_queue() {
                     error: None,
                     ttl_secs: 30,
                     stale_secs: 0,
-                    now_ms: 0,
+                    now: Uptime::START,
                 };
                 cache.insert(&key, &stored);
             }

@@ -9,6 +9,7 @@
 //! No cost here is paid in one large step: tables grow in steps, each insertion checks a few slots for
 //! expired answers, and one eviction moves a bounded number of entries.
 
+use dnsweir_os::clock::Uptime;
 use hashbrown::HashTable;
 
 use super::entry::{Entry, Kind, heap_bytes};
@@ -51,7 +52,7 @@ enum Queue {
 #[derive(Debug)]
 struct Slot {
     hash: u64,
-    gone_at_ms: u64,
+    gone_at: Uptime,
     /// `None` if the slot is free.
     entry: Option<Entry>,
     /// Heap bytes that the entry takes.
@@ -143,10 +144,10 @@ impl Shard {
     /// Returns the entry and counts the visit.
     // Inlined into `Cache::lookup`, its only caller.
     #[inline(always)]
-    pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
+    pub fn lookup(&mut self, key: &Key<'_>, now: Uptime) -> Option<Entry> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];
-        if slot.gone_at_ms <= now_ms {
+        if slot.gone_at <= now {
             self.remove_at(at);
             return None;
         }
@@ -165,8 +166,8 @@ impl Shard {
 
     /// Stores `entry`, replacing any answer to the same key. `cost` is its [`Entry::cost`]. Returns false if
     /// it does not fit even alone.
-    pub fn insert(&mut self, key: &Key<'_>, entry: Entry, cost: usize, now_ms: u64) -> bool {
-        self.sweep(now_ms);
+    pub fn insert(&mut self, key: &Key<'_>, entry: Entry, cost: usize, now: Uptime) -> bool {
+        self.sweep(now);
         let Some(bytes) = u32::try_from(cost)
             .ok()
             .filter(|_| cost + self.table_bytes() <= self.limit)
@@ -177,7 +178,7 @@ impl Shard {
         // Make room first: a full cache then reuses a slot instead of growing its tables.
         let mut at = self.find(key);
         let mut replaced = at.map_or(0, |at| self.slots[at as usize].bytes as usize);
-        while self.bytes() - replaced + cost > self.limit && self.evict(now_ms) {
+        while self.bytes() - replaced + cost > self.limit && self.evict(now) {
             at = self.find(key);
             replaced = at.map_or(0, |at| self.slots[at as usize].bytes as usize);
         }
@@ -187,7 +188,7 @@ impl Shard {
         }
         // The tables may have grown. This loop ends: without entries, nothing is left to evict.
         let mut crowded = false;
-        while self.bytes() > self.limit && self.evict(now_ms) {
+        while self.bytes() > self.limit && self.evict(now) {
             crowded = true;
         }
         !crowded || self.find(key).is_some()
@@ -203,7 +204,7 @@ impl Shard {
         let tally = &mut self.tallies[entry.kind().index()];
         tally.entries += 1;
         tally.bytes += u64::from(bytes);
-        slot.gone_at_ms = entry.lifetime().gone_at_ms();
+        slot.gone_at = entry.lifetime().gone_at();
         let old_bytes = std::mem::replace(&mut slot.bytes, bytes);
         if let Some(old) = slot.entry.replace(entry) {
             let tally = &mut self.tallies[old.kind().index()];
@@ -221,10 +222,10 @@ impl Shard {
         let tally = &mut self.tallies[entry.kind().index()];
         tally.entries += 1;
         tally.bytes += u64::from(bytes);
-        let gone_at_ms = entry.lifetime().gone_at_ms();
+        let gone_at = entry.lifetime().gone_at();
         let slot = Slot {
             hash,
-            gone_at_ms,
+            gone_at,
             entry: Some(entry),
             bytes,
             older: NIL,
@@ -322,15 +323,13 @@ impl Shard {
     }
 
     /// Checks the next few slots and removes entries that are no longer usable.
-    fn sweep(&mut self, now_ms: u64) {
+    fn sweep(&mut self, now: Uptime) {
         for _ in 0..SWEEP_STEP {
             if self.sweep_at as usize >= self.slots.len() {
                 self.sweep_at = 0;
             }
             match self.slots.get(self.sweep_at as usize) {
-                Some(slot) if slot.entry.is_some() && slot.gone_at_ms <= now_ms => {
-                    self.remove_at(self.sweep_at)
-                }
+                Some(slot) if slot.entry.is_some() && slot.gone_at <= now => self.remove_at(self.sweep_at),
                 Some(_) => {}
                 None => return,
             }
@@ -339,7 +338,7 @@ impl Shard {
     }
 
     /// Evicts one entry to make room; returns false if there is none.
-    fn evict(&mut self, now_ms: u64) -> bool {
+    fn evict(&mut self, now: Uptime) -> bool {
         let mut spared = 0;
         loop {
             let small_is_next = self.small.oldest != NIL
@@ -353,7 +352,7 @@ impl Shard {
                 return false;
             }
             let slot = &mut self.slots[at as usize];
-            if slot.gone_at_ms <= now_ms {
+            if slot.gone_at <= now {
                 self.remove_at(at);
                 return true;
             }
@@ -384,7 +383,7 @@ impl Shard {
         // Evict until the rest fits with tables of minimal size.
         while self.small.bytes + self.main.bytes + new.bytes() + self.index.len() * Self::TABLES_PER_ENTRY
             > limit
-            && self.evict(0)
+            && self.evict(Uptime::START)
         {}
         for (tally, old) in new.tallies.iter_mut().zip(&self.tallies) {
             tally.evictions = old.evictions;
@@ -406,7 +405,7 @@ impl Shard {
                 at = slot.newer;
             }
         }
-        while new.bytes() > limit && new.evict(0) {}
+        while new.bytes() > limit && new.evict(Uptime::START) {}
         *self = new;
     }
 

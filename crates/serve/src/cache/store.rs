@@ -1,5 +1,6 @@
 //! The store: shards, each with its own lock.
 
+use dnsweir_os::clock::Uptime;
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Kind, Stored};
@@ -96,13 +97,13 @@ impl Cache {
         &self.shards[(hash >> 48) as usize & (self.shards.len() - 1)].0
     }
 
-    /// Returns the answer to `key`, fresh or stale, if it is usable at `now_ms`, and counts the use.
+    /// Returns the answer to `key`, fresh or stale, if it is usable at `now`, and counts the use.
     ///
     /// The lock is held for the search only: the caller copies from the entry without it.
     // Runs for every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
-    pub fn lookup(&self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
-        self.shard(key.hash).lock().lookup(key, now_ms)
+    pub fn lookup(&self, key: &Key<'_>, now: Uptime) -> Option<Entry> {
+        self.shard(key.hash).lock().lookup(key, now)
     }
 
     /// Stores an answer, unless it is a failure that would replace a usable older answer.
@@ -116,13 +117,13 @@ impl Cache {
         if stored.kind == Kind::Failure
             && let Some(older) = shard.peek(key)
             && older.kind() != Kind::Failure
-            && older.lifetime().freshness(stored.now_ms) != Freshness::Gone
+            && older.lifetime().freshness(stored.now) != Freshness::Gone
         {
-            older.refresh_failed(stored.now_ms);
+            older.refresh_failed(stored.now);
             return Insertion::KeptOlder;
         }
         let fits = match entry {
-            Some(entry) => shard.insert(key, entry, Entry::cost(key, stored), stored.now_ms),
+            Some(entry) => shard.insert(key, entry, Entry::cost(key, stored), stored.now),
             None => {
                 shard.remove(key);
                 false

@@ -9,6 +9,7 @@ use crate::filter::{
     Answers, Ask, Decision, Outcome, QueryOutcome, ROUNDS, ResponseDecision, ResponseOutcome,
 };
 use dnsweir_answer::Resolution;
+use dnsweir_os::clock::UnixTime;
 
 use super::explain;
 use super::generation::Stage;
@@ -22,7 +23,7 @@ use super::response_pass;
 use super::sources::GaveUp;
 use super::state::{Asking, State, Wait};
 use super::trace::Direction;
-use super::worker::{Worker, unix_milliseconds};
+use super::worker::Worker;
 
 impl Worker {
     /// Makes the lookups of a query's filter, which then decides; returns where the query continues.
@@ -81,7 +82,7 @@ impl Worker {
         let mut instance = live.instances[filter].borrow_mut();
         let interest = live.generation.filters[filter].filter.interest();
         let key = live.memo_key(request, interest, zone);
-        let outcome = instance.query_answers(unix_milliseconds(), &key, &answers);
+        let outcome = instance.query_answers(UnixTime::now(), &key, &answers);
         let took = begun.map(|begun| begun.elapsed());
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
         outcome
@@ -153,7 +154,7 @@ impl Worker {
         let answers = Answers::about_response(record, asked, &message, &ask.state, found);
         let begun = request.trace.as_ref().map(|_| Instant::now());
         let mut instance = live.instances[filter].borrow_mut();
-        let outcome = instance.response_answers(unix_milliseconds(), &answers);
+        let outcome = instance.response_answers(UnixTime::now(), &answers);
         let took = begun.map(|begun| begun.elapsed());
         request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
         outcome

@@ -7,6 +7,7 @@ use crate::dns::Transport;
 use crate::dns::edns::Edns;
 use crate::dns::query::Query;
 use dnsweir_answer::identity::Identity;
+use dnsweir_os::clock::Uptime;
 
 /// The client of a query, the listener that received it, and when.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +18,8 @@ pub struct Client {
     pub server: u16,
     /// The transport.
     pub transport: Transport,
-    /// When the query was received, in microseconds of the worker's clock.
-    pub received: u64,
+    /// When the query was received.
+    pub received: Uptime,
     /// Largest reply in bytes that the listener sends; 65,535 over TCP.
     pub limit: usize,
     /// The idle timeout to announce to a TCP client, in units of 100 ms (RFC 7828).

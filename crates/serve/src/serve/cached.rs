@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dnsweir_os::clock::Uptime;
 use tokio::time::Instant;
 
 use crate::cache::{Entry, Freshness, Key, KeyFlags, Kind, Lifetime, RefreshClaim, Stored};
@@ -25,9 +26,9 @@ use super::response::{Content, Response};
 use super::state::{State, Wait};
 use super::worker::Worker;
 
-/// Longer than any query waits (`deadline` is at most a minute), in milliseconds. An answer that took longer
-/// was in flight while the machine slept, and its age is unknown.
-const LONGEST_WAIT_MS: u64 = 90_000;
+/// Longer than any query waits (`deadline` is at most a minute). An answer that took longer was in flight while
+/// the machine slept, and its age is unknown.
+const LONGEST_WAIT: Duration = Duration::from_secs(90);
 
 /// A failure is cached for at most this many times its first duration. Clients wait three times five seconds
 /// anyway.
@@ -45,21 +46,21 @@ impl Worker {
         live: &Rc<Live>,
         request: &Request,
         cache: &config::Cache,
-        now_ms: u64,
+        now: Uptime,
     ) -> Option<Response> {
         if request.asked.signed.is_some() || !request.may_store() {
             return None;
         }
         let key = self.key(live, request);
-        let entry = self.shared.cache.lookup(&key, now_ms)?;
-        let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now_ms) else {
+        let entry = self.shared.cache.lookup(&key, now)?;
+        let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now) else {
             return None;
         };
         let counters = live.counters(request);
         add(&counters.hits[entry.kind().index()], 1);
         if let Some(prefetch) = cache.prefetch
-            && entry.prefetch_due(&prefetch, now_ms)
-            && let Some(claim) = entry.claim_refresh(now_ms, 0)
+            && entry.prefetch_due(&prefetch, now)
+            && let Some(claim) = entry.claim_refresh(now, Uptime::START)
         {
             add(&counters.prefetches, 1);
             self.refresh(live, request, claim);
@@ -112,7 +113,7 @@ impl Worker {
 
     /// Refreshes an entry in the background, before or after it expires.
     pub(super) fn refresh(self: &Rc<Self>, live: &Rc<Live>, request: &Request, claim: RefreshClaim) {
-        let request = request.refresh(self.now() / 1000);
+        let request = request.refresh(self.now());
         self.enqueue(Box::new(Query {
             request,
             state: State::Request,
@@ -136,8 +137,8 @@ impl Worker {
             return State::Request;
         };
         // Another query's answer may have been cached since.
-        let now_ms = self.now() / 1000;
-        if let Some(response) = self.look_up(live, request, cache, now_ms) {
+        let now = self.now();
+        if let Some(response) = self.look_up(live, request, cache, now) {
             return State::Response(response);
         }
         add(&live.counters(request).misses, 1);
@@ -147,17 +148,17 @@ impl Worker {
         }
         let stale = self.stale(live, request, cache);
         if let Some((entry, _)) = &stale {
-            let recovered_ms = self.shared.recovered_ms();
-            if let Some(claim) = entry.claim_refresh(now_ms, recovered_ms) {
+            let recovered = self.shared.recovered();
+            if let Some(claim) = entry.claim_refresh(now, recovered) {
                 // The refresh continues after the client has its answer.
                 self.refresh(live, request, claim);
-            } else if !entry.may_retry(now_ms, recovered_ms) {
+            } else if !entry.may_retry(now, recovered) {
                 return State::Response(self.stale_response(live, request, cache, entry.clone()));
             }
         }
         // RFC 8767 section 5: the client waits this long for a fresh answer.
         let stale = stale.map(|(entry, after)| (entry, Instant::now() + after));
-        request.begin_fetch(now_ms, stale);
+        request.begin_fetch(now, stale);
         State::Request
     }
 
@@ -175,7 +176,7 @@ impl Worker {
         let Some(cache) = Self::cache(live, request, stage) else {
             return;
         };
-        self.keep(live, request, cache, response, fetch.began_ms);
+        self.keep(live, request, cache, response, fetch.began);
         // Followers continue only now.
         drop(fetch.led);
         if let Some((entry, _)) = fetch.stale
@@ -208,10 +209,10 @@ impl Worker {
         if !request.may_store() || !request.may_be_stale() {
             return None;
         }
-        let now_ms = self.now() / 1000;
+        let now = self.now();
         let key = self.key(live, request);
-        let entry = self.shared.cache.lookup(&key, now_ms)?;
-        let usable = matches!(entry.lifetime().freshness(now_ms), Freshness::Stale { .. });
+        let entry = self.shared.cache.lookup(&key, now)?;
+        let usable = matches!(entry.lifetime().freshness(now), Freshness::Stale { .. });
         (usable && entry.kind() != Kind::Failure).then_some((entry, after))
     }
 
@@ -250,7 +251,7 @@ impl Worker {
         request: &Request,
         cache: &config::Cache,
         response: &mut Response,
-        began_ms: u64,
+        began: Uptime,
     ) {
         let meaning = response.meaning();
         let kept = match meaning {
@@ -263,10 +264,10 @@ impl Worker {
         }
         let key = self.key(live, request);
         let before = self.shared.cache.peek(&key);
-        let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at_ms >= began_ms);
+        let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at >= began);
         let never = kept.is_some_and(|(_, keeping)| !keeping.store);
-        let now_ms = self.now() / 1000;
-        let slept = now_ms.saturating_sub(began_ms) > LONGEST_WAIT_MS;
+        let now = self.now();
+        let slept = now.since(began) > LONGEST_WAIT;
         if never || !response.store || !request.may_store() || done || slept {
             return;
         }
@@ -279,7 +280,7 @@ impl Worker {
                 error: response.lasting_error(),
                 ttl_secs: ttl,
                 stale_secs: seconds(stale),
-                now_ms,
+                now,
             };
             request.trace(|| explain::kept(request, kind, Duration::from_secs(ttl.into()), stale));
             self.shared.cache.insert(&key, &stored);
@@ -293,9 +294,7 @@ impl Worker {
             // RFC 9520 section 3.2: failures are cached, too, so that a dead upstream is not asked for every
             // query. They are never served stale, because they are no answers. A filter's refusal is not a
             // failure, and a query that began before an upstream recovered says nothing about now.
-            (None, _)
-                if response.failed() && response.rcode <= 15 && began_ms >= self.shared.recovered_ms() =>
-            {
+            (None, _) if response.failed() && response.rcode <= 15 && began >= self.shared.recovered() => {
                 if let Ok(failure) = Answer::read(build::empty(&request.question, response.rcode)) {
                     let ttl = failure_ttl(seconds(cache.failure), before);
                     stored(&failure, Kind::Failure, ttl, Duration::ZERO);
@@ -328,7 +327,7 @@ mod tests {
     fn failures_are_kept_longer_each_time() {
         let after = |first, kind, ttl_secs| {
             let lifetime = Lifetime {
-                stored_at_ms: 0,
+                stored_at: Uptime::START,
                 ttl_secs,
                 stale_secs: 0,
             };

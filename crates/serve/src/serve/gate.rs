@@ -4,7 +4,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use dnsweir_os::clock::Uptime;
 use parking_lot::RwLock;
 
 use crate::config::{self, Config, Network, Rate};
@@ -94,16 +96,15 @@ pub struct Ledger {
 #[derive(Default)]
 struct Own {
     steps: NetworkTable,
-    /// The end of their validity, in microseconds.
-    until: u64,
+    /// The end of their validity.
+    until: Uptime,
 }
 
-/// How long the node's networks are cached, in microseconds. They are read again when a client asks that
-/// nothing else allows.
-const KNOWN: u64 = 10_000_000;
+/// How long the node's networks are cached. They are read again when a client asks that nothing else allows.
+const KNOWN: Duration = Duration::from_secs(10);
 
 impl Ledger {
-    fn is_own(&self, client: IpAddr, now: u64) -> bool {
+    fn is_own(&self, client: IpAddr, now: Uptime) -> bool {
         let is = |own: &Own| own.steps.find(client) == Some(true);
         {
             let own = self.own.read();
@@ -119,7 +120,7 @@ impl Ledger {
                 .collect();
             *own = Own {
                 steps: NetworkTable::new(&networks),
-                until: now + KNOWN,
+                until: now.plus(KNOWN),
             };
         }
         is(&own)
@@ -240,7 +241,7 @@ mod tests {
             address: SocketAddr::new(client.parse().unwrap(), 4000),
             server: 0,
             transport,
-            received: 1,
+            received: Uptime::from_micros(1),
             limit: 512,
             keepalive: None,
         }
@@ -249,7 +250,7 @@ mod tests {
     /// The ledger of a node without networks.
     fn ledger() -> Ledger {
         let ledger = Ledger::default();
-        ledger.own.write().until = u64::MAX;
+        ledger.own.write().until = Uptime::from_micros(u64::MAX);
         ledger
     }
 
@@ -380,9 +381,13 @@ mod tests {
     #[test]
     fn the_nodes_own_networks_are_looked_up() {
         let ledger = Ledger::default();
-        assert!(ledger.is_own("127.0.0.1".parse().unwrap(), 0));
+        assert!(ledger.is_own("127.0.0.1".parse().unwrap(), Uptime::START));
         // No link has an address of class E.
-        assert!(!ledger.is_own("240.0.0.1".parse().unwrap(), 1));
-        assert_eq!(ledger.own.read().until, KNOWN, "once in a while");
+        assert!(!ledger.is_own("240.0.0.1".parse().unwrap(), Uptime::from_micros(1)));
+        assert_eq!(
+            ledger.own.read().until,
+            Uptime::START.plus(KNOWN),
+            "once in a while"
+        );
     }
 }

@@ -63,7 +63,7 @@ impl Worker {
         counters.request(client.transport, client.address.ip(), rtype::SOA);
         counters.response(
             u16_at(out, 2) & flag::RCODE,
-            self.now().saturating_sub(client.received),
+            self.now().micros_since(client.received),
         );
         Some(Admission::Answered(size))
     }

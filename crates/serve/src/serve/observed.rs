@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use dnsweir_os::clock::{UnixTime, Uptime};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::dns::edns::ExtendedErrorCode;
@@ -48,8 +49,8 @@ pub(super) struct Lists {
 /// A query that failed or was slow.
 #[derive(Debug, Clone)]
 pub struct Troubled {
-    /// When it was answered: Unix time in milliseconds.
-    pub at: u64,
+    /// When it was answered.
+    pub at: UnixTime,
     /// The client's address.
     pub client: IpAddr,
     /// The name in wire format, lower case.
@@ -90,8 +91,8 @@ impl Default for Observed {
 }
 
 impl Lists {
-    /// Counts `weight` queries of a client for a name. `now` is in microseconds.
-    pub(super) fn asked(&mut self, name: &[u8], client: IpAddr, weight: u32, now: u64) {
+    /// Counts `weight` queries of a client for a name.
+    pub(super) fn asked(&mut self, name: &[u8], client: IpAddr, weight: u32, now: Uptime) {
         let client = client.to_canonical();
         self.names.note(name, weight, seconds(now));
         self.clients.note(&client, weight, seconds(now));
@@ -116,9 +117,8 @@ impl Observed {
         self.0.try_lock()
     }
 
-    /// Returns a snapshot with the top `count` names and clients. `now` is in microseconds of the workers'
-    /// clock.
-    pub fn read(&self, count: usize, now: u64) -> Observations {
+    /// Returns a snapshot with the top `count` names and clients.
+    pub fn read(&self, count: usize, now: Uptime) -> Observations {
         let lists = self.0.lock();
         let latest = |troubled: &VecDeque<Troubled>| troubled.iter().rev().cloned().collect();
         Observations {
@@ -130,8 +130,8 @@ impl Observed {
     }
 }
 
-fn seconds(microseconds: u64) -> f64 {
-    microseconds as f64 / 1e6
+fn seconds(time: Uptime) -> f64 {
+    time.as_micros() as f64 / 1e6
 }
 
 /// Chooses the queries that a worker samples.
@@ -144,11 +144,11 @@ pub struct Sampler {
     /// Samples in this window.
     taken: Cell<u32>,
     /// When this window began.
-    window: Cell<u64>,
+    window: Cell<Uptime>,
     /// Random state: varies the gaps, so that a periodic pattern is not always or never sampled.
     dice: Cell<u32>,
     /// When a failed or slow query was last recorded.
-    troubled: Cell<u64>,
+    troubled: Cell<Uptime>,
 }
 
 impl Default for Sampler {
@@ -157,9 +157,9 @@ impl Default for Sampler {
             left: Cell::new(0),
             every: Cell::new(1),
             taken: Cell::new(0),
-            window: Cell::new(0),
+            window: Cell::default(),
             dice: Cell::new(0x9e37_79b9),
-            troubled: Cell::new(0),
+            troubled: Cell::default(),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Sampler {
 
     /// Calls `look` for each sampled query of `count`, with its index and the number of queries it stands
     /// for.
-    pub(super) fn choose(&self, count: usize, now: u64, mut look: impl FnMut(usize, u32)) {
+    pub(super) fn choose(&self, count: usize, now: Uptime, mut look: impl FnMut(usize, u32)) {
         let mut at = self.left.get();
         while at < count {
             look(at, self.every.get());
@@ -188,9 +188,9 @@ impl Sampler {
     }
 
     /// Returns how many queries to skip before the next sample.
-    fn step(&self, now: u64) -> usize {
+    fn step(&self, now: Uptime) -> usize {
         let every = self.every.get();
-        if now.saturating_sub(self.window.get()) >= WINDOW {
+        if now.micros_since(self.window.get()) >= WINDOW {
             let needed = u64::from(every) * u64::from(self.taken.replace(0)) / u64::from(BUDGET);
             self.every.set((needed as u32).clamp(1, every));
             self.window.set(now);
@@ -209,8 +209,8 @@ impl Sampler {
     }
 
     /// Whether to record a failed or slow query now.
-    pub(super) fn keeps(&self, now: u64) -> bool {
-        let keeps = now.saturating_sub(self.troubled.get()) >= TROUBLE_APART;
+    pub(super) fn keeps(&self, now: Uptime) -> bool {
+        let keeps = now.micros_since(self.troubled.get()) >= TROUBLE_APART;
         if keeps {
             self.troubled.set(now);
         }
@@ -226,7 +226,7 @@ mod tests {
     fn second(sampler: &Sampler, rate: usize, batch: usize, from: u64) -> (u32, u32) {
         let (mut looks, mut stands) = (0, 0);
         for at in (0..rate).step_by(batch) {
-            let now = from + (at * 1_000_000 / rate) as u64;
+            let now = Uptime::from_micros(from + (at * 1_000_000 / rate) as u64);
             if sampler.reaches(batch) {
                 sampler.choose(batch, now, |index, weight| {
                     assert!(index < batch);

@@ -9,6 +9,8 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dnsweir_os::clock::Uptime;
+
 use crate::config::{Network, Rate, left_aligned};
 
 /// This many sets of this many 8-byte slots make a table of 512 KiB.
@@ -48,9 +50,9 @@ impl Default for RateTable {
 }
 
 impl RateTable {
-    /// Counts one event of a client, `now` in microseconds; returns whether it is within the rate. Events
+    /// Counts one event of a client; returns whether it is within the rate. Events
     /// above it are not counted: a client that asks too often still gets what the rate allows.
-    pub fn take(&self, client: IpAddr, rate: &Rate, now: u64) -> bool {
+    pub fn take(&self, client: IpAddr, rate: &Rate, now: Uptime) -> bool {
         let length = if client.is_ipv4() { rate.ipv4 } else { rate.ipv6 };
         let bits = Network::of(client, length).map_or(0, |network| left_aligned(network.address).1);
         let hash = self.hasher.hash_one((client.is_ipv4(), bits));
@@ -59,7 +61,7 @@ impl RateTable {
 
         let pace = (1_000_000 * TICKS / u64::from(rate.per_second)).max(1);
         let most = pace * u64::from(rate.burst);
-        let now = now.wrapping_mul(TICKS);
+        let now = now.as_micros().wrapping_mul(TICKS);
         // How far ahead of an even pace; more than a burst ahead means written before the clock wrapped.
         let ahead = |slot: u64| {
             let ahead = slot.wrapping_sub(now) << (64 - TIME) >> (64 - TIME);
@@ -128,7 +130,9 @@ mod tests {
 
     fn taken(table: &RateTable, client: &str, rate: &Rate, now: u64, times: usize) -> usize {
         let client = client.parse().unwrap();
-        (0..times).filter(|_| table.take(client, rate, now)).count()
+        (0..times)
+            .filter(|_| table.take(client, rate, Uptime::from_micros(now)))
+            .count()
     }
 
     #[test]
@@ -168,7 +172,11 @@ mod tests {
         };
         assert_eq!(taken(&table, "192.0.2.1", &rate, 0, 200), 100);
         for address in 0..1_000_000_u32 {
-            table.take(IpAddr::from((0x0a00_0000 + address).to_be_bytes()), &rate, 1);
+            table.take(
+                IpAddr::from((0x0a00_0000 + address).to_be_bytes()),
+                &rate,
+                Uptime::from_micros(1),
+            );
         }
         assert!(taken(&table, "192.0.2.1", &rate, 2, 200) <= 1);
     }

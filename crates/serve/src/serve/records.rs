@@ -113,10 +113,10 @@ pub(crate) fn event_record(
     sent: Sent,
     clocks: Clocks,
 ) -> filter::Event {
-    let microseconds = clocks.now.saturating_sub(request.asked.client.received);
+    let microseconds = clocks.now.micros_since(request.asked.client.received);
     filter::Event {
         query: query_record(request),
-        time: clocks.unix_ms.saturating_sub(microseconds / 1000),
+        time: clocks.unix.as_millis().saturating_sub(microseconds / 1000),
         duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
         id: request.asked.id,
         query_size: request.asked.size,

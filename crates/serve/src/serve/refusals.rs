@@ -37,7 +37,7 @@ impl Worker {
         }
         let counters = live.counters_outside(client.server);
         counters.request(client.transport, client.address.ip(), 0);
-        counters.response(rcode, self.now().saturating_sub(client.received));
+        counters.response(rcode, self.now().micros_since(client.received));
         Admission::Answered(reply::write_unanswerable(out, message, error))
     }
 
@@ -97,7 +97,7 @@ impl Worker {
             Reply::Truncated => reply::write_truncated(out, &head),
             _ => response.write(out, &head),
         };
-        counters.response(rcode, self.now().saturating_sub(client.received));
+        counters.response(rcode, self.now().micros_since(client.received));
         self.finish_outside(live, request, Some(&response), &out[..size]);
         Admission::Answered(size)
     }

@@ -15,6 +15,7 @@ use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 use crate::filter::{ResponseEdit, Verdict};
 use dnsweir_answer::Resolution;
 use dnsweir_answer::identity::Identity;
+use dnsweir_os::clock::Uptime;
 
 use super::asked::{Asked, Client, Keeps};
 use super::trace::{Trace, TraceEvent};
@@ -84,8 +85,8 @@ pub enum ChangeKind {
 
 /// The cache's state while it waits for an answer.
 pub struct Fetch {
-    /// When the wait began, in milliseconds of the worker's clock.
-    pub began_ms: u64,
+    /// When the wait began.
+    pub began: Uptime,
     /// The hash of the question at the cache: filters below may change the question.
     pub hash: u64,
     /// The entry to serve if nothing better comes, and until when to wait for that (RFC 8767 section 5).
@@ -260,7 +261,7 @@ impl Request {
     /// Creates an internal query that refreshes the same answer in the background: it starts behind the
     /// cache, which stores the result. The result is for all clients, so it depends on this client only in
     /// DO, CD and the route, which the cache's key includes.
-    pub fn refresh(&self, began_ms: u64) -> Request {
+    pub fn refresh(&self, began: Uptime) -> Request {
         let mut inner = self.internal(self.name.as_bytes(), self.qtype, self.qclass);
         inner.asked.identity = Identity::Unknown;
         inner.asked.flags = self.asked.flags & flag::CD | flag::RD;
@@ -274,14 +275,14 @@ impl Request {
         inner.changes = routes.collect();
         (inner.routed, inner.depth, inner.trace) = (self.routed, 0, None);
         (inner.stage, inner.floor) = (self.stage, self.stage);
-        inner.begin_fetch(began_ms, None);
+        inner.begin_fetch(began, None);
         inner
     }
 
     /// Moves on behind the cache, which will store the response.
-    pub(crate) fn begin_fetch(&mut self, began_ms: u64, stale: Option<(Entry, Instant)>) {
+    pub(crate) fn begin_fetch(&mut self, began: Uptime, stale: Option<(Entry, Instant)>) {
         let fetch = Box::new(Fetch {
-            began_ms,
+            began,
             hash: self.hash,
             stale,
             led: None,

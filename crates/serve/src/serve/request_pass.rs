@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsweir_os::clock::{UnixTime, Uptime};
+
 use crate::cache::KeyHasher;
 use crate::config::OnError;
 use crate::dns::edns::ExtendedError;
@@ -17,7 +19,7 @@ use super::phase::Phase;
 use super::request::{Change, ChangeKind, Request};
 use super::response::Response;
 use super::state::{Asking, Lead, State, Wait};
-use super::worker::{Worker, unix_milliseconds};
+use super::worker::Worker;
 
 /// Queries on their way in.
 pub(super) struct RequestPass<'a> {
@@ -25,11 +27,10 @@ pub(super) struct RequestPass<'a> {
     pub live: &'a Rc<Live>,
     pub requests: &'a mut [Request],
     pub states: &'a mut [State],
-    /// The time at which cached answers must be fresh, in milliseconds of the worker's clock; `None`: when
-    /// the query was received.
-    pub now_ms: Option<u64>,
-    /// Unix time in milliseconds, read when the first filter is reached.
-    pub clock: Option<u64>,
+    /// The time at which cached answers must be fresh; `None`: when the query was received.
+    pub now: Option<Uptime>,
+    /// The time for filters, read when the first one is reached.
+    pub clock: Option<UnixTime>,
 }
 
 impl RequestPass<'_> {
@@ -60,8 +61,8 @@ impl RequestPass<'_> {
                         *state = State::Response(Response::local(special::any(&request.question)));
                     }
                     Some(Stage::Cache(cache)) => {
-                        let now_ms = self.now_ms.unwrap_or(request.asked.client.received / 1000);
-                        *state = match self.worker.look_up(live, request, cache, now_ms) {
+                        let now = self.now.unwrap_or(request.asked.client.received);
+                        *state = match self.worker.look_up(live, request, cache, now) {
                             Some(response) => {
                                 let hit = || format!("hit: {}", explain::response(&response));
                                 request.trace(|| explain::cache(request, hit()));
@@ -94,11 +95,11 @@ fn meets_filter(
     request: &mut Request,
     state: &mut State,
     (filter, zone_base): (usize, usize),
-    clock: &mut Option<u64>,
+    clock: &mut Option<UnixTime>,
 ) -> bool {
     let interest = live.generation.filters[filter].filter.interest();
     if interest.queries {
-        let now = *clock.get_or_insert_with(unix_milliseconds);
+        let now = *clock.get_or_insert_with(UnixTime::now);
         let zone = (zone_base + request.zone) as u16;
         let mut instance = live.instances[filter].borrow_mut();
         // A remembered verdict was within the filter's interest when it was made.
@@ -151,7 +152,7 @@ impl Phase for RequestPass<'_> {
         batch: &mut filter::Batch<filter::Query>,
         outcomes: &mut Vec<QueryOutcome>,
     ) {
-        instance.queries(self.clock.unwrap_or_else(unix_milliseconds), batch, outcomes);
+        instance.queries(self.clock.unwrap_or_else(UnixTime::now), batch, outcomes);
     }
 
     fn apply(&mut self, filter: usize, index: usize, outcome: QueryOutcome, took: Option<Duration>) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
+
 use crate::config::OnError;
 use crate::dns::rcode;
 use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
@@ -22,7 +24,7 @@ pub(super) struct ResponsePass<'a> {
     pub requests: &'a mut [Request],
     pub states: &'a mut [State],
     /// Unix time in milliseconds.
-    pub clock: u64,
+    pub clock: UnixTime,
 }
 
 impl ResponsePass<'_> {

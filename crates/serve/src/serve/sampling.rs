@@ -41,7 +41,7 @@ impl Worker {
             return;
         };
         lists.keep(Troubled {
-            at: clocks.unix_ms,
+            at: clocks.unix,
             client: request.asked.client.address.ip().to_canonical(),
             name: request.name.as_bytes().to_vec(),
             qtype: request.qtype,

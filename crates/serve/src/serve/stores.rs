@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::admission::Room;
 use crate::cache::{Cache, Flights, KeyHasher};
 use crate::config;
 use crate::source::forward::Quota;
 use dnsweir_answer::Resolution;
-use dnsweir_os::boot_clock::since_boot;
+use dnsweir_os::clock::{Clock, Uptime};
 
 use super::counters::CounterTable;
 use super::gate::Ledger;
@@ -43,10 +42,10 @@ pub struct Shared {
     pub(super) ledger: Ledger,
     /// All listeners there have ever been; a listener's index is its position here.
     pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
-    /// When this was created, by a clock that runs on while the machine sleeps.
-    start: Duration,
+    /// Starts when this is created.
+    clock: Clock,
     /// When an unreachable upstream last recovered.
-    recovered_ms: AtomicU64,
+    recovered: AtomicU64,
     /// Receives a trace of every query.
     pub(super) trace_sink: Option<TraceSink>,
 }
@@ -67,34 +66,28 @@ impl Shared {
             observed: Observed::default(),
             ledger: Ledger::default(),
             servers: Default::default(),
-            start: since_boot(),
-            recovered_ms: AtomicU64::new(0),
+            clock: Clock::start(),
+            recovered: AtomicU64::new(0),
             trace_sink,
         })
     }
 
-    /// The workers' clock: microseconds since the process started, including those in which the machine
-    /// slept.
-    pub fn now(&self) -> u64 {
-        (since_boot() - self.start).as_micros() as u64
-    }
-
-    /// The cache's clock: milliseconds since the process started.
-    pub fn now_ms(&self) -> u64 {
-        self.now() / 1000
+    /// Reads the clock of the workers and of the cache.
+    pub fn now(&self) -> Uptime {
+        self.clock.now()
     }
 
     /// Forgets failures and allows stale answers to be refreshed, because an unreachable upstream has
     /// recovered.
     pub fn forget_failures(&self) {
-        self.recovered_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.recovered.store(self.now().as_micros(), Ordering::Relaxed);
         let count = self.cache.forget_failures();
         tracing::debug!(count, "an upstream has recovered: forgot what had failed");
     }
 
-    /// When that last happened, by [`Shared::now_ms`]; 0: never.
-    pub(super) fn recovered_ms(&self) -> u64 {
-        self.recovered_ms.load(Ordering::Relaxed)
+    /// When that last happened; the start: never.
+    pub(super) fn recovered(&self) -> Uptime {
+        Uptime::from_micros(self.recovered.load(Ordering::Relaxed))
     }
 
     /// The index of a listener's address, as in [`Client::server`](super::Client::server).

@@ -20,7 +20,7 @@ impl Worker {
         if !tap.wants_clients() || transport == Transport::Internal {
             return;
         }
-        let took = self.now().saturating_sub(request.asked.client.received);
+        let took = self.now().micros_since(request.asked.client.received);
         let listener = live.server(request.asked.client.server);
         let listener = listener
             .rsplit_once("://")

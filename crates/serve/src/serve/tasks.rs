@@ -157,7 +157,7 @@ impl Worker {
             // The receiver may be gone.
             Owed::Query(sender) => return drop(sender.send(query)),
             // Harmless if a newer entry has replaced it.
-            Owed::Cache(claim) => claim.entry().refresh_failed(self.now() / 1000),
+            Owed::Cache(claim) => claim.entry().refresh_failed(self.now()),
             Owed::Nothing => {}
         }
         query.request.clear();

@@ -46,7 +46,7 @@ impl Worker {
         request.trace(|| TraceEvent::new("transfer", Direction::In, explain::question(request), did.into()));
         let (response, size) = match reply {
             TransferReply::Stream(transfer) => {
-                counters.response(rcode::NOERROR, self.now().saturating_sub(client.received));
+                counters.response(rcode::NOERROR, self.now().micros_since(client.received));
                 self.finish_outside(live, request, None, &[]);
                 return Admission::Transfer(transfer);
             }
@@ -62,7 +62,7 @@ impl Worker {
                 (response, size)
             }
         };
-        counters.response(response.rcode, self.now().saturating_sub(client.received));
+        counters.response(response.rcode, self.now().micros_since(client.received));
         self.finish_outside(live, request, Some(&response), &out[..size]);
         Admission::Answered(size)
     }

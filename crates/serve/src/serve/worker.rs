@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use dnsweir_os::clock::{UnixTime, Uptime};
 
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::filter;
@@ -46,10 +47,10 @@ pub(super) type ReplyBuffer = Box<[u8; MESSAGE_MAXIMUM]>;
 /// The current time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
-    /// Microseconds of the worker's clock.
-    pub(super) now: u64,
-    /// Unix time in milliseconds.
-    pub(super) unix_ms: u64,
+    /// By the worker's.
+    pub(super) now: Uptime,
+    /// By the machine's.
+    pub(super) unix: UnixTime,
 }
 
 impl Worker {
@@ -78,8 +79,8 @@ impl Worker {
         Rc::clone(&self.live.borrow())
     }
 
-    /// Microseconds since the process started.
-    pub fn now(&self) -> u64 {
+    /// Reads the workers' clock.
+    pub fn now(&self) -> Uptime {
         self.shared.now()
     }
 
@@ -87,14 +88,7 @@ impl Worker {
     pub(super) fn clocks(&self) -> Clocks {
         Clocks {
             now: self.now(),
-            unix_ms: unix_milliseconds(),
+            unix: UnixTime::now(),
         }
     }
-}
-
-/// Unix time in milliseconds.
-pub fn unix_milliseconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

@@ -5,7 +5,9 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use dnsweir_os::clock::UnixTime;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -173,10 +175,8 @@ fn print(piece: &str) {
 
 /// The time of day in UTC.
 fn clock() -> String {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    let seconds = since.as_secs() % 86_400;
+    let now = UnixTime::now().as_millis();
+    let seconds = now / 1000 % 86_400;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{hour:02}:{minute:02}:{second:02}.{:03}", since.subsec_millis())
+    format!("{hour:02}:{minute:02}:{second:02}.{:03}", now % 1000)
 }

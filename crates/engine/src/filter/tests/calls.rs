@@ -1,5 +1,7 @@
 //! Calls into guests that violate or stretch the canonical ABI.
 
+use dnsweir_os::clock::UnixTime;
+
 use super::*;
 use crate::filter::plain;
 use crate::filter::sandbox::Sandbox;
@@ -102,7 +104,8 @@ fn hostile_guests_end_with_their_call() {
         let filter = patient(&guests::hostile(realloc, queries, post, ""));
         let batch = batch(&[1, 28]);
         let mut sandbox = start(&filter);
-        let [first, second] = [(); 2].map(|()| sandbox.queries(0, batch.records(), batch.bytes()));
+        let [first, second] =
+            [(); 2].map(|()| sandbox.queries(UnixTime::default(), batch.records(), batch.bytes()));
         match first {
             Ok(verdicts) => assert!(
                 verdicts.0.is_empty() && second.is_ok(),

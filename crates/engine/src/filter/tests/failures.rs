@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dnsweir_os::clock::UnixTime;
+
 use super::*;
 
 fn read(counter: &AtomicU64) -> u64 {
@@ -354,7 +356,7 @@ fn responses_fail_one_by_one_too() {
         batch.push_response(response(1, rcode), name[..].into(), b"message");
     }
     let mut out = Vec::new();
-    instance.responses(1_000, &batch, &mut out);
+    instance.responses(UnixTime::from_millis(1_000), &batch, &mut out);
     assert!(
         matches!(out[..], [Outcome::Passed, Outcome::Failed, Outcome::Decided(_)]),
         "{out:?}"

@@ -19,6 +19,8 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
+
 use super::cancel::Cancel;
 use super::configure::ConfigError;
 use super::failure::Reason;
@@ -145,7 +147,7 @@ fn batch(qtypes: &[u16]) -> Batch<Query> {
 /// with a verdict, `!` for a failure.
 fn ask(instance: &mut Instance, batch: &Batch<Query>) -> String {
     let mut out = Vec::new();
-    instance.queries(1_000, batch, &mut out);
+    instance.queries(UnixTime::from_millis(1_000), batch, &mut out);
     assert_eq!(out.len(), batch.len());
     out.iter()
         .map(|outcome| match outcome {

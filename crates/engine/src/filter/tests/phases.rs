@@ -4,6 +4,8 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
+use dnsweir_os::clock::UnixTime;
+
 use super::*;
 
 #[test]
@@ -63,21 +65,32 @@ fn what_may_be_remembered_is() {
         zone: 0,
     };
     assert!(
-        instance.recall(&key(1), 1_500).is_none(),
+        instance.recall(&key(1), UnixTime::from_millis(1_500)).is_none(),
         "no verdict, nothing to remember"
     );
     assert_eq!(
-        instance.recall(&key(2), 1_500).unwrap().verdict.decision,
+        instance
+            .recall(&key(2), UnixTime::from_millis(1_500))
+            .unwrap()
+            .verdict
+            .decision,
         Decision::Refuse(Refusal {
             rcode: 5,
             error: None
         })
     );
     assert_eq!(
-        instance.recall(&key(11), 1_999).unwrap().verdict.decision,
+        instance
+            .recall(&key(11), UnixTime::from_millis(1_999))
+            .unwrap()
+            .verdict
+            .decision,
         Decision::Pass
     );
-    assert!(instance.recall(&key(2), 2_000).is_none(), "it held for a second");
+    assert!(
+        instance.recall(&key(2), UnixTime::from_millis(2_000)).is_none(),
+        "it held for a second"
+    );
     instance.settle();
     assert_eq!(instance.filter().counters().remembered.load(Ordering::Relaxed), 2);
 }
@@ -90,7 +103,7 @@ fn responses_are_edited() {
         batch.push_response(response(1, rcode), b"\x01a\0"[..].into(), b"message");
     }
     let mut out = Vec::new();
-    instance.responses(1_000, &batch, &mut out);
+    instance.responses(UnixTime::from_millis(1_000), &batch, &mut out);
     let edit = ResponseEdit {
         rcodes: Box::new([]),
         records: Box::new([]),

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
+
 use super::*;
 use crate::config::{DataWriter, Refresh, RefreshOrigin, RefreshSource};
 use crate::filter::SourceFile;
@@ -50,24 +52,26 @@ fn all_instances_see_what_is_published() {
     };
     say("-");
     assert!(!filter.has_published());
-    filter.refresh(1, Vec::new()).unwrap();
+    filter.refresh(UnixTime::from_millis(1), Vec::new()).unwrap();
     say("5");
     assert!(filter.has_published());
     assert_eq!(filter.published_octets(), 1);
     // Publishing a source makes no copy.
     let source = file(b"\x07more");
-    filter.refresh(2, vec![source.clone()]).unwrap();
+    filter
+        .refresh(UnixTime::from_millis(2), vec![source.clone()])
+        .unwrap();
     say("7");
     assert_eq!(
         Arc::strong_count(&source.data),
         2,
         "this one and the published one"
     );
-    filter.refresh(11, Vec::new()).unwrap();
+    filter.refresh(UnixTime::from_millis(11), Vec::new()).unwrap();
     say("-");
     assert_eq!(filter.published_octets(), 0);
     // An instance started later.
-    filter.refresh(1, Vec::new()).unwrap();
+    filter.refresh(UnixTime::from_millis(1), Vec::new()).unwrap();
     assert_eq!(ask(&mut filter.instantiate().unwrap(), &batch(&[1])), "5");
 }
 
@@ -83,16 +87,18 @@ fn what_was_remembered_of_other_data_is_forgotten() {
         qclass: 1,
         zone: 0,
     };
-    let recalls = |instance: &mut Instance| instance.recall(&key, 1_500).is_some();
-    filter.refresh(1, Vec::new()).unwrap();
+    let recalls = |instance: &mut Instance| instance.recall(&key, UnixTime::from_millis(1_500)).is_some();
+    filter.refresh(UnixTime::from_millis(1), Vec::new()).unwrap();
     assert_eq!(ask(&mut instance, &batch), "5");
     assert!(recalls(&mut instance));
-    filter.refresh(2, vec![file(b"\x07")]).unwrap();
+    filter
+        .refresh(UnixTime::from_millis(2), vec![file(b"\x07")])
+        .unwrap();
     assert!(!recalls(&mut instance));
     assert_eq!(ask(&mut instance, &batch), "7");
     assert!(recalls(&mut instance));
     // A refresh that fails changes nothing.
-    filter.refresh(7, Vec::new()).unwrap_err();
+    filter.refresh(UnixTime::from_millis(7), Vec::new()).unwrap_err();
     assert!(recalls(&mut instance));
 }
 
@@ -100,7 +106,7 @@ fn what_was_remembered_of_other_data_is_forgotten() {
 fn a_refresh_that_fails_leaves_everything_as_it_was() {
     let filter = refresher();
     let mut instance = filter.instantiate().unwrap();
-    filter.refresh(1, Vec::new()).unwrap();
+    filter.refresh(UnixTime::from_millis(1), Vec::new()).unwrap();
     for (how, expected) in [
         (3, "unreachable"),
         (4, "took longer"),
@@ -112,7 +118,9 @@ fn a_refresh_that_fails_leaves_everything_as_it_was() {
         (10, "no"),
         (12, "out of bounds"),
     ] {
-        let problem = filter.refresh(how, Vec::new()).unwrap_err();
+        let problem = filter
+            .refresh(UnixTime::from_millis(how), Vec::new())
+            .unwrap_err();
         assert!(problem.contains(expected), "{how}: {problem}");
         assert_eq!(ask(&mut instance, &batch(&[1])), "5", "{how}");
     }

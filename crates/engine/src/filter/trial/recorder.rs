@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsweir_os::clock::UnixTime;
 use parking_lot::Mutex;
 use wasmtime::UpdateDeadline;
 
@@ -35,8 +36,8 @@ pub(super) struct Recorder {
     /// None: the guest is not configured yet.
     tables: Option<Arc<Tables>>,
     data: DataView,
-    /// The guest's clock, in milliseconds.
-    now: u64,
+    /// The guest's clock.
+    now: UnixTime,
     pub(super) wasi: Wasi,
 }
 
@@ -67,13 +68,13 @@ impl Recorder {
             cancel: cancel.clone(),
             tables: None,
             data: DataView::new(Arc::clone(data.0), Arc::clone(data.1)),
-            now: 0,
+            now: UnixTime::default(),
             wasi,
         })
     }
 
     /// Clears the records of the last call, and sets the time limit and clock of the next.
-    pub(super) fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
+    pub(super) fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: UnixTime) {
         self.time = TimeLimit::new(time);
         self.counts = OwnCounters::default();
         self.printed = String::new();
@@ -99,7 +100,7 @@ impl WithTables for Recorder {
     }
 
     fn clock(&self) -> u64 {
-        self.now.saturating_mul(1_000_000)
+        self.now.as_millis().saturating_mul(1_000_000)
     }
 }
 

@@ -1,6 +1,12 @@
 use super::*;
 use crate::cache::key::KeyHasher;
 
+const STORED_AT: Uptime = ms(5_000);
+
+const fn ms(millis: u64) -> Uptime {
+    Uptime::from_micros(1000 * millis)
+}
+
 const NAME: &[u8] = b"\x01a\x03org\0";
 
 fn key() -> Key<'static> {
@@ -31,7 +37,7 @@ fn stored<'a>(wire: &'a [u8], ttl_offsets: &'a [u16]) -> Stored<'a> {
         error: None,
         ttl_secs: 300,
         stale_secs: 60,
-        now_ms: 5_000,
+        now: STORED_AT,
     }
 }
 
@@ -50,7 +56,7 @@ fn what_goes_in_comes_out() {
     assert_eq!(
         entry.lifetime(),
         Lifetime {
-            stored_at_ms: 5_000,
+            stored_at: STORED_AT,
             ttl_secs: 300,
             stale_secs: 60
         }
@@ -115,10 +121,10 @@ fn a_failure_is_remembered_for_as_long_again() {
 #[test]
 fn one_refresh_at_a_time() {
     let entry = entry();
-    let claim = entry.claim_refresh(6_000, 0).unwrap();
-    assert!(entry.claim_refresh(6_000, 0).is_none());
+    let claim = entry.claim_refresh(ms(6_000), ms(0)).unwrap();
+    assert!(entry.claim_refresh(ms(6_000), ms(0)).is_none());
     drop(claim);
-    assert!(entry.claim_refresh(6_000, 0).is_some());
+    assert!(entry.claim_refresh(ms(6_000), ms(0)).is_some());
 }
 
 #[test]
@@ -128,16 +134,19 @@ fn a_failed_refresh_keeps_the_next_away() {
         hits: 0,
         percent: 100,
     };
-    assert!(entry.prefetch_due(&prefetch, 6_000));
-    entry.refresh_failed(6_000);
-    assert!(!entry.prefetch_due(&prefetch, 6_000));
-    assert!(entry.claim_refresh(35_999, 0).is_none());
-    assert!(!entry.may_retry(6_001, 6_000));
-    assert!(entry.may_retry(6_001, 6_001), "an upstream has recovered since");
-    let claim = entry.claim_refresh(36_000, 0).unwrap();
-    assert!(!entry.prefetch_due(&prefetch, 36_000), "claimed");
+    assert!(entry.prefetch_due(&prefetch, ms(6_000)));
+    entry.refresh_failed(ms(6_000));
+    assert!(!entry.prefetch_due(&prefetch, ms(6_000)));
+    assert!(entry.claim_refresh(ms(35_999), ms(0)).is_none());
+    assert!(!entry.may_retry(ms(6_001), ms(6_000)));
+    assert!(
+        entry.may_retry(ms(6_001), ms(6_001)),
+        "an upstream has recovered since"
+    );
+    let claim = entry.claim_refresh(ms(36_000), ms(0)).unwrap();
+    assert!(!entry.prefetch_due(&prefetch, ms(36_000)), "claimed");
     drop(claim);
-    assert!(entry.prefetch_due(&prefetch, 36_000));
+    assert!(entry.prefetch_due(&prefetch, ms(36_000)));
 }
 
 #[test]

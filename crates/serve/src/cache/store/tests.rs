@@ -32,18 +32,23 @@ impl Fixture {
         )
     }
 
-    fn insert(&self, name: &[u8], kind: Kind, now_ms: u64) -> Insertion {
-        self.cache.insert(&self.key(name, 1), &stored(kind, now_ms))
+    /// Stores an answer, `now` milliseconds after the start.
+    fn insert(&self, name: &[u8], kind: Kind, now: u64) -> Insertion {
+        self.cache.insert(&self.key(name, 1), &stored(kind, now))
     }
 
-    fn kind(&self, name: &[u8], now_ms: u64) -> Option<Kind> {
+    fn kind(&self, name: &[u8], now: u64) -> Option<Kind> {
         self.cache
-            .lookup(&self.key(name, 1), now_ms)
+            .lookup(&self.key(name, 1), ms(now))
             .map(|entry| entry.kind())
     }
 }
 
-fn stored(kind: Kind, now_ms: u64) -> Stored<'static> {
+fn ms(millis: u64) -> Uptime {
+    Uptime::from_micros(1000 * millis)
+}
+
+fn stored(kind: Kind, now: u64) -> Stored<'static> {
     Stored {
         wire: &WIRE,
         ttl_offsets: &[],
@@ -51,7 +56,7 @@ fn stored(kind: Kind, now_ms: u64) -> Stored<'static> {
         error: None,
         ttl_secs: 10,
         stale_secs: 100,
-        now_ms,
+        now: ms(now),
     }
 }
 
@@ -78,11 +83,11 @@ fn lookups_count() {
     let at = Fixture::new(1 << 20);
     at.insert(A, Kind::Success, 0);
     at.kind(A, 1);
-    let entry = at.cache.lookup(&at.key(A, 1), 2).unwrap();
+    let entry = at.cache.lookup(&at.key(A, 1), ms(2)).unwrap();
     assert_eq!(entry.hits(), 2);
     at.insert(A, Kind::Success, 3);
     assert_eq!(
-        at.cache.lookup(&at.key(A, 1), 4).unwrap().hits(),
+        at.cache.lookup(&at.key(A, 1), ms(4)).unwrap().hits(),
         1,
         "since it was stored"
     );
@@ -94,10 +99,10 @@ fn a_failure_does_not_displace_what_is_of_use() {
     for now in [5_000, 50_000] {
         at.insert(A, Kind::Denial, 0);
         assert_eq!(at.insert(A, Kind::Failure, now), Insertion::KeptOlder);
-        let entry = at.cache.lookup(&at.key(A, 1), now).unwrap();
+        let entry = at.cache.lookup(&at.key(A, 1), ms(now)).unwrap();
         assert_eq!(entry.kind(), Kind::Denial);
-        assert!(!entry.may_retry(now + 29_999, 0));
-        assert!(entry.may_retry(now + 30_000, 0));
+        assert!(!entry.may_retry(ms(now + 29_999), Uptime::START));
+        assert!(entry.may_retry(ms(now + 30_000), Uptime::START));
     }
     assert_eq!(
         at.insert(A, Kind::Failure, 110_000),
@@ -285,7 +290,7 @@ fn threads_never_see_each_others_answers() {
                     let n = (step.wrapping_mul(2_654_435_761) >> 7 ^ thread) % NAMES;
                     let name = numbered(n);
                     let key = at.key(&name, 1);
-                    match at.cache.lookup(&key, u64::from(step)) {
+                    match at.cache.lookup(&key, ms(step.into())) {
                         Some(entry) => {
                             assert_eq!((entry.name(), &entry.wire()[12..16]), (&*name, &name[1..5]))
                         }
