@@ -1,7 +1,7 @@
 //! Passes libFuzzer's input to the target in `DNSWEIR_FUZZ`, a function of `dnsweir::fuzzing`.
 
 #![no_main]
-#![allow(clippy::panic, reason = "a fuzzer that does not know what to do ends")]
+#![allow(clippy::panic, reason = "the fuzzer ends if its target is unknown")]
 
 use std::sync::LazyLock;
 
@@ -26,9 +26,9 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let wanted = std::env::var("DNSWEIR_FUZZ").unwrap_or_default();
     let known = TARGETS.iter().find(|(name, _)| *name == wanted);
     known.map_or_else(
-        || panic!("DNSWEIR_FUZZ={wanted} is no target"),
+        || panic!("DNSWEIR_FUZZ={wanted}: unknown target; use cargo xtask fuzz"),
         |(_, target)| *target,
     )
 });
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| TARGET(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| TARGET(bytes));

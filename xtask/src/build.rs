@@ -1,36 +1,37 @@
-//! How the project's own crates are compiled: quickly for the day, or as they ship.
+//! The two ways to compile the project's own crates: the quick build and the release build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{Failure, answers, call, cargo, release_folder};
+use crate::commands::{Failure, call, cargo, release_folder, succeeds};
 use crate::setup;
 
-/// What makes the difference.
+/// Cargo's settings of the quick build.
 const QUICK: &str = "xtask/quick.toml";
 
-/// What compiles our own crates for the day: rustc, with an opinion. So `check`, `test` and `run` share what is compiled, and
-/// dependencies, which `cargo clippy` would look through a second time, are those of the release.
+/// The compiler of our own crates in a quick build: rustc with clippy's lints. `check`, `test` and `run`
+/// share what it compiles, and the dependencies are those of the release build. `cargo clippy` would check
+/// them separately.
 const CLIPPY: &str = "clippy-driver";
 
-/// The crate that drives what is fuzzed. It is a member of the workspace, so that dependencies are those of the release and compiled
-/// once; nothing but `cargo xtask fuzz` builds it.
+/// The crate with the fuzz targets. It is a member of the workspace, so that it shares the dependencies of
+/// the release build. Only `cargo xtask fuzz` builds it.
 pub const FUZZ: &str = "dnsweir-fuzz";
 
 /// The crate that generates the SDK's bindings. Only `cargo xtask bindings` builds it.
 pub const BINDINGS: &str = "dnsweir-bindings";
 
-/// Which of the two.
+/// One of the two builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// Our own crates unoptimized and incrementally, with checks for overflow: seconds after a changed line.
+    /// Our own crates are unoptimized and incremental, with overflow checks: seconds after a changed line.
     Quick,
-    /// What ships, and what is measured.
+    /// What is shipped and measured.
     Release,
 }
 
 impl Build {
-    /// The release if `--release` is one of the words, which is taken out of them.
+    /// Returns the release build if `--release` is among the words, and removes it from them.
     pub fn chosen(words: &mut Vec<String>) -> Build {
         let all = words.len();
         words.retain(|word| word != "--release");
@@ -41,7 +42,7 @@ impl Build {
         }
     }
 
-    /// What the tests call it.
+    /// Returns the name that the tests know the build by.
     pub fn name(self) -> &'static str {
         match self {
             Build::Quick => "quick",
@@ -49,8 +50,9 @@ impl Build {
         }
     }
 
-    /// A cargo subcommand over the whole workspace. Always the whole: cargo chooses the features of shared dependencies by
-    /// what is built together, and would compile hundreds of crates again for another choice.
+    /// Returns a call of a cargo subcommand for the whole workspace. Cargo chooses the features of shared
+    /// dependencies by the packages that are built together: for a selection of packages, it would compile
+    /// hundreds of crates again.
     pub fn cargo(self, subcommand: &str) -> Command {
         match self {
             Build::Quick => self.cargo_into(subcommand, &quick_folder()),
@@ -58,7 +60,8 @@ impl Build {
         }
     }
 
-    /// The same, with what is run in another folder; compiled files lie where the release's do.
+    /// Like [`Self::cargo`], but writes the programs into `folder`. Intermediate files are shared with the
+    /// release build.
     pub fn cargo_into(self, subcommand: &str, folder: &Path) -> Command {
         let mut command = self.bare(subcommand);
         command.args(["--config", &format!("build.build-dir={:?}", target())]);
@@ -71,10 +74,10 @@ impl Build {
         command.args(["--exclude", FUZZ, "--exclude", BINDINGS]);
         if self == Build::Quick {
             command.args(["--config", QUICK]);
-            if answers(Command::new(CLIPPY).arg("--version")) {
+            if succeeds(Command::new(CLIPPY).arg("--version")) {
                 command.args(["--config", &format!("build.rustc-workspace-wrapper={CLIPPY:?}")]);
             }
-            // Not the commit: another one is no reason to compile again.
+            // Without the commit, since a new one must not cause a recompilation.
             command.env(
                 "DNSWEIR_BUILT",
                 concat!(env!("CARGO_PKG_VERSION"), "\nquick build, unoptimized"),
@@ -83,7 +86,7 @@ impl Build {
         command
     }
 
-    /// Where its programs are.
+    /// Returns the folder of the build's programs.
     pub fn folder(self) -> PathBuf {
         match self {
             Build::Quick => quick_folder().join("release"),
@@ -91,7 +94,7 @@ impl Build {
         }
     }
 
-    /// Compiles programs: those of the whole workspace, or one.
+    /// Compiles all programs of the workspace, or only the named one.
     pub fn programs(self, only: Option<&str>) -> Result<(), Failure> {
         setup::wasm_target()?;
         let mut command = self.cargo("build");
@@ -103,7 +106,7 @@ impl Build {
     }
 }
 
-/// Cargo's target folder, wherever `CARGO_TARGET_DIR` or a configuration file put it.
+/// Returns cargo's target folder, which `CARGO_TARGET_DIR` or a configuration file may have moved.
 pub fn target() -> PathBuf {
     let release = release_folder();
     release

@@ -1,4 +1,4 @@
-//! Whether a change compiles, is formatted, and reads as the lints want it: what one asks every few minutes.
+//! The check for every few minutes: whether a change compiles, is formatted, and passes the lints.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::process::{Command, Stdio};
@@ -7,8 +7,8 @@ use crate::build::Build;
 use crate::commands::{Failure, call, cargo, root};
 use crate::setup;
 
-/// Looks at libraries and programs, and at tests if one of them was touched: a crate's tests are compiled with all of the
-/// crate, a second time.
+/// Checks libraries and programs. It checks tests only if one of them was changed, since cargo compiles a
+/// whole crate a second time for its tests.
 pub fn check() -> Result<(), Failure> {
     let targets: &[&str] = match changed()?.lines().any(is_test) {
         true => &["--all-targets"],
@@ -17,16 +17,17 @@ pub fn check() -> Result<(), Failure> {
     check_all(targets)
 }
 
-/// Format first, since it takes no time. Cargo compiles crates that changed and those that use them.
+/// Checks the format first, which takes no time, and then the targets. Cargo compiles only changed crates and
+/// those that use them.
 pub fn check_all(targets: &[&str]) -> Result<(), Failure> {
     call(cargo(["fmt", "--all", "--check"]))?;
     setup::wasm_target()?;
     without_warnings(Build::Quick.cargo("build").args(targets))
 }
 
-/// Fails where cargo warns of our own crates. It repeats what it said of those that it need not compile again. That a
-/// warning is an error (`-D warnings`) is no word to the compiler: then `test` and `run` would compile all of it again, or
-/// would refuse what is half written.
+/// Runs cargo, and fails if it warns about our own crates. Cargo repeats the warnings of crates that it need
+/// not compile again. The compiler does not get `-D warnings`: `test` and `run` would compile everything
+/// again without it, or refuse unfinished code with it.
 fn without_warnings(command: &mut Command) -> Result<(), Failure> {
     if std::io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
@@ -41,21 +42,23 @@ fn without_warnings(command: &mut Command) -> Result<(), Failure> {
         }
     }
     match child.wait() {
-        Ok(status) if status.success() && warned => Err("no warnings, please".to_owned()),
+        Ok(status) if status.success() && warned => {
+            Err("the compiler printed warnings, see above: fix them".to_owned())
+        }
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("it does not compile: {status}")),
-        Err(error) => Err(format!("cargo: {error}")),
+        Ok(status) => Err(format!("compilation failed ({status}): fix the errors above")),
+        Err(error) => Err(format!("cannot wait for cargo: {error}")),
     }
 }
 
-/// Files that differ from the last commit, as git lists them.
+/// Returns git's list of the files that differ from the last commit.
 fn changed() -> Result<String, Failure> {
     let mut git = Command::new("git");
     git.args(["status", "--porcelain", "--untracked-files=all"])
         .current_dir(root());
     let output = git
         .output()
-        .map_err(|error| format!("cannot ask git what changed: {error}"))?;
+        .map_err(|error| format!("cannot run git to list changed files: {error}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

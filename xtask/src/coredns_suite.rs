@@ -1,4 +1,5 @@
-//! CoreDNS's own tests, with dnsweir in the place of CoreDNS, and the table of docs/reference/coredns-suite.md that says of each what comes of it.
+//! Runs CoreDNS's own tests with dnsweir in place of CoreDNS, and compares each outcome with the table in
+//! docs/reference/coredns-suite.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,35 +9,35 @@ use std::process::Command;
 use crate::build::Build;
 use crate::commands::{Failure, call, release_folder, root};
 
-/// The CoreDNS whose tests they are, as the Go module proxy has it.
+/// The version of CoreDNS whose tests are run, as a Go module.
 const COREDNS: &str = "github.com/coredns/coredns@v1.15.0";
 
-/// The table.
+/// The document with the table of expected outcomes.
 const TABLE: &str = "docs/reference/coredns-suite.md";
 
-/// Files that are only about what goes on inside of CoreDNS's process.
+/// Test files that only look inside CoreDNS's process.
 const INSIDE: [&str; 1] = ["json_log_test.go"];
 
-/// What a test comes to.
+/// The outcome of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Pass,
-    /// It skips itself.
+    /// The test skips itself.
     Skipped,
-    /// It fails since `dnsweir import` says no.
+    /// The test fails because `dnsweir import` refuses the Corefile.
     Refused,
     Fail,
 }
 
-/// What the table says of a test.
+/// A test's row in the table: the expected outcome, and the reason.
 #[derive(Debug, Default, Clone)]
 struct Row {
     word: String,
     why: String,
 }
 
-/// Runs the tests, or those with one of the words in their names, and compares what comes of them with the table. With `--write`, the
-/// table is written, with the reasons that it has.
+/// Runs all tests, or those whose names contain one of the words, and compares the outcomes with the table.
+/// `--write` updates the table, and keeps its reasons.
 pub fn suite(mut words: Vec<String>) -> Result<(), Failure> {
     let write = words.iter().any(|word| word == "--write");
     words.retain(|word| word != "--write");
@@ -51,16 +52,16 @@ pub fn suite(mut words: Vec<String>) -> Result<(), Failure> {
     let chosen = |name: &&String| words.is_empty() || words.iter().any(|word| name.contains(word));
     let mut wrong = Vec::new();
     for name in all.iter().filter(chosen) {
-        let (outcome, said) = run(&tests, name, &build.folder().join("dnsweir"), &folder)?;
+        let (outcome, output) = run(&tests, name, &build.folder().join("dnsweir"), &folder)?;
         println!("{name}: {outcome:?}");
-        fs::write(folder.join(format!("{name}.log")), said)
+        fs::write(folder.join(format!("{name}.log")), output)
             .map_err(|error| format!("{name}.log: {error}"))?;
         let row = rows.entry(name.clone()).or_default();
-        if !row.says(outcome) {
-            wrong.push(format!("{name}: {outcome:?}, and the table says {:?}", row.word));
+        if !row.matches(outcome) {
+            wrong.push(format!("{name}: {outcome:?}, but the table has {:?}", row.word));
             row.word = outcome.word().to_owned();
         } else if row.why.is_empty() && outcome != Outcome::Pass {
-            wrong.push(format!("{name}: {outcome:?}, and the table does not say why"));
+            wrong.push(format!("{name}: {outcome:?}, but the table gives no reason"));
         }
     }
     rows.retain(|name, _| all.contains(name));
@@ -75,7 +76,7 @@ pub fn suite(mut words: Vec<String>) -> Result<(), Failure> {
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "{}\nWhat was said is in {}",
+            "{TABLE} does not match the outcomes; --write updates it:\n{}\nThe output of each test is in {}",
             wrong.join("\n"),
             folder.display()
         )),
@@ -94,8 +95,9 @@ impl Outcome {
 }
 
 impl Row {
-    /// Whether this is what came of it. A test that fails has to differ by choice, not to be about what dnsweir has, or to be open.
-    fn says(&self, outcome: Outcome) -> bool {
+    /// Returns whether this outcome is expected. A test may fail if the table calls it intended, not
+    /// applicable or open.
+    fn matches(&self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Fail => ["differs", "not applicable", "open"].contains(&self.word.as_str()),
             outcome => self.word == outcome.word(),
@@ -103,10 +105,10 @@ impl Row {
     }
 }
 
-/// The text before the table's rows, the rows, and the text behind them.
+/// Returns the text before the table's rows, the rows, and the text after them.
 fn read(text: &str) -> Result<(&str, BTreeMap<String, Row>, &str), Failure> {
     const HEAD: &str = "|---|---|---|\n";
-    let start = text.find(HEAD).ok_or(format!("{TABLE} has no table"))? + HEAD.len();
+    let start = text.find(HEAD).ok_or(format!("{TABLE}: the table is missing"))? + HEAD.len();
     let length = text[start..]
         .find("\n\n")
         .map_or(text.len() - start, |end| end + 1);
@@ -121,7 +123,7 @@ fn read(text: &str) -> Result<(&str, BTreeMap<String, Row>, &str), Failure> {
     Ok((before, table.lines().filter_map(row).collect(), after))
 }
 
-/// CoreDNS's source with our `server.go`, compiled into a program with its tests. Returns the folder that it runs in.
+/// Compiles CoreDNS's tests with our `server.go` into a program. Returns the folder that it runs in.
 fn compiled(folder: &Path) -> Result<PathBuf, Failure> {
     let source = folder.join("source");
     if !source.exists() {
@@ -150,7 +152,7 @@ fn compiled(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(tests)
 }
 
-/// Has tests name our instances where they name CoreDNS's.
+/// Removes the tests of [`INSIDE`], and makes the others use our instances instead of CoreDNS's.
 fn adapt(tests: &Path) -> std::io::Result<()> {
     for name in INSIDE {
         fs::remove_file(tests.join(name))?;
@@ -169,7 +171,7 @@ fn adapt(tests: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The names of all tests.
+/// Returns the names of all tests.
 fn names(tests: &Path) -> Result<BTreeSet<String>, Failure> {
     let list = Command::new(tests.join("suite.test"))
         .args(["-test.list", "^Test"])
@@ -184,7 +186,7 @@ fn names(tests: &Path) -> Result<BTreeSet<String>, Failure> {
         .collect())
 }
 
-/// What comes of a test, in a process of its own, and what is said meanwhile.
+/// Runs a test in its own process. Returns its outcome and output.
 fn run(tests: &Path, name: &str, program: &Path, folder: &Path) -> Result<(Outcome, String), Failure> {
     let mut command = Command::new(tests.join("suite.test"));
     command.args(["-test.v", "-test.timeout", "120s", "-test.run"]);
@@ -194,12 +196,12 @@ fn run(tests: &Path, name: &str, program: &Path, folder: &Path) -> Result<(Outco
         .env("DNSWEIR", program);
     let done = command.env("COMPILED_CACHE", folder.join("compiled")).output();
     let done = done.map_err(|error| format!("suite.test: {error}"))?;
-    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    let output = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
     let outcome = match done.status.success() {
-        true if said.contains(&format!("--- SKIP: {name} ")) => Outcome::Skipped,
+        true if output.contains(&format!("--- SKIP: {name} ")) => Outcome::Skipped,
         true => Outcome::Pass,
-        false if said.contains("dnsweir-refused") => Outcome::Refused,
+        false if output.contains("dnsweir-refused") => Outcome::Refused,
         false => Outcome::Fail,
     };
-    Ok((outcome, said))
+    Ok((outcome, output))
 }

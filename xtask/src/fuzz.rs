@@ -1,4 +1,4 @@
-//! libFuzzer's choice of input for everything that reads untrusted data.
+//! Runs libFuzzer on everything that reads untrusted data.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::build::{self, BINDINGS, FUZZ};
 use crate::commands::{Failure, call, cargo, root};
 
-/// Every target: a function of `dnsweir::fuzzing`.
+/// All fuzz targets, each a function of `dnsweir::fuzzing`.
 const TARGETS: [&str; 9] = [
     "cache_round_trip",
     "config",
@@ -20,10 +20,11 @@ const TARGETS: [&str; 9] = [
     "zone",
 ];
 
-/// With this in its environment, this program is called by cargo in the compiler's place.
+/// The environment variable with which cargo calls this program as the compiler.
 const COMPILES: &str = "DNSWEIR_FUZZ_COMPILES";
 
-/// Has the compiler note which edges are reached and what is compared, as libFuzzer reads it, and check what tests check.
+/// Compiler flags that record reached edges and compared values for libFuzzer, and enable the checks of
+/// tests.
 const INSTRUMENTED: [&str; 8] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -35,22 +36,28 @@ const INSTRUMENTED: [&str; 8] = [
     "-Coverflow-checks=on",
 ];
 
-/// Every target, or one, for so many seconds each; or, for `merge`, adds what was found to what is kept.
+/// Fuzzes all targets, or one, for 60 s or the given number of seconds each. With `merge`, adds what was
+/// found to the corpus instead.
 pub fn fuzz(args: &[String]) -> Result<(), Failure> {
     let seconds = args.get(1).map_or("60", String::as_str);
     let chosen: Vec<&str> = match args.first() {
         Some(target) if TARGETS.contains(&target.as_str()) => vec![target],
-        Some(other) => return Err(format!("{other} is no target: {}", TARGETS.join(" "))),
+        Some(other) => {
+            return Err(format!(
+                "unknown fuzz target `{other}`: use one of {}",
+                TARGETS.join(" ")
+            ));
+        }
         None => TARGETS.to_vec(),
     };
     compile()?;
     for target in chosen {
-        one(target, seconds)?;
+        fuzz_target(target, seconds)?;
     }
     Ok(())
 }
 
-/// Compiles our own crates with [`INSTRUMENTED`].
+/// Compiles the fuzz targets, our own crates with the flags in [`INSTRUMENTED`].
 fn compile() -> Result<(), Failure> {
     let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let mut command = cargo(["build", "--release", "--workspace", "--exclude", BINDINGS]);
@@ -61,8 +68,9 @@ fn compile() -> Result<(), Failure> {
     call(command.env(COMPILES, "1"))
 }
 
-/// Becomes the compiler, with more arguments, if that is what cargo has called this program for. Build scripts run on their own and
-/// have nothing that reads what is noted.
+/// Replaces this process with the compiler, and adds [`INSTRUMENTED`], if cargo has called it as the
+/// compiler. Returns none if cargo has not, or why the compiler cannot be run. Build scripts are compiled
+/// without the flags: they run outside the fuzzer, where nothing reads their coverage.
 pub fn as_compiler() -> Option<Failure> {
     std::env::var_os(COMPILES)?;
     let mut words = std::env::args_os().skip(1);
@@ -80,14 +88,14 @@ pub fn as_compiler() -> Option<Failure> {
     Some(format!("cannot run {}: {}", compiler.display(), command.exec()))
 }
 
-/// Begins with what is kept of earlier runs, in `fuzz/corpus`, and leaves what it finds in `fuzz/found`, and what ends it in
-/// `fuzz/artifacts`.
-fn one(target: &str, seconds: &str) -> Result<(), Failure> {
+/// Fuzzes one target, starting from `fuzz/corpus` and earlier findings. New inputs go to `fuzz/found`, and
+/// those that end the run to `fuzz/artifacts`.
+fn fuzz_target(target: &str, seconds: &str) -> Result<(), Failure> {
     let [found, kept, ended] =
         ["found", "corpus", "artifacts"].map(|folder| root().join("fuzz").join(folder).join(target));
     for folder in [&found, &kept, &ended] {
         std::fs::create_dir_all(folder)
-            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     }
     let mut command = Command::new(build::target().join("fuzz/release").join(FUZZ));
     command.env("DNSWEIR_FUZZ", target).current_dir(root());

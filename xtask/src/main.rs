@@ -1,15 +1,14 @@
 //! The project's own commands, as `cargo xtask COMMAND`.
 //!
-//! A command is a short list of ordinary cargo calls; this program adds what cargo cannot: the
-//! WebAssembly target that the filters need, two ways to compile that share their dependencies, tests
-//! that say which of them were skipped, and one name for every check that a change has to pass. It does
-//! nothing that a person could not type.
+//! Each command is a short list of cargo calls that could also be typed. This program adds what cargo lacks:
+//! the WebAssembly target that filters need, two builds that share their dependencies, a list of skipped
+//! tests, and one name for each check that a change must pass.
 
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program speaks to the person who called it"
+    reason = "a program reports to its caller"
 )]
 
 mod build;
@@ -40,43 +39,49 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
 Every day:
-  check              check types, format and lints of what changed: seconds
-  test --quick       run every test that needs no network namespace, cluster or browser: minutes
-  test NAME          run one room of the source, or the tests whose names contain NAME
-  run [ARGS…]        build, then `dnsweir run ARGS…`; without ARGS, the built-in demonstration
+  check              check types, format and lints of what changed, in seconds
+  test --quick       run the tests that need no network namespace, cluster or browser, in minutes
+  test NAME          run the tests of the crate or module NAME, or those whose names contain NAME
+  run [ARGS…]        build the proxy, then run `dnsweir run ARGS…`; without ARGS, the built-in demonstration
 
-  These compile our own crates in seconds, unoptimized; `--release` behind `run` or `test` takes the program
-  that ships. `cargo xtask run` also leaves target/quick/release/dnsweir, for `dnsweir dev` and the like.
+  These compile our own crates in seconds, unoptimized. `run --release` and `test --release` use the release build.
+  `run` also leaves target/quick/release/dnsweir, for `dnsweir dev` and other commands.
 
-Before a change is submitted:
+Before you submit a change:
   test               run every test of the workspace; with --release, as CI does
-  test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
-  lint               check formatting, layout, licences of dependencies, clippy
+  test cluster       run the tests on a Kubernetes node, as root; the first time, it builds Kubernetes, in minutes
+  lint               check licences of dependencies, format, clippy, and the layout of the source
 
-What ships, and what it costs (always the release):
+With the release build:
   build              build the proxy with its filters: target/release/dnsweir
-  bench [ARGS…]      `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
+  bench [ARGS…]      run `dnsweir-bench ARGS…`; without ARGS, measure every installed server;
                      `bench languages` and `bench examples` time the filters of examples/
   soak [MINUTES [FLOOD]]
-                     a well-behaved client during floods of each kind, for MINUTES in all (10); FLOOD is part of a name
+                     run a well-behaved client during floods of each kind, or of those whose name contains FLOOD,
+                     for MINUTES in all (10)
   image [--arch A]   pack an image without a daemon: target/image, and a file for `ctr images import`
   package [--arch A] pack a Debian package; A is amd64 or arm64, see docs/packaging.md
-  sdk                pack the SDK's crate and the interface's WIT package, as they would be published: target/package
-  release [ARGS…]    all artifacts of a release, from a clone without changes: target/artifacts; see packaging/README.md for
-                     --out, --repository, --registry, --builder, --key, --twice, --push, --arch
+  sdk                pack the SDK's crate and the interface's WIT package, as published: target/package
+  release [ARGS…]    build all artifacts of a release, from a clone without changes: target/artifacts;
+                     packaging/README.md describes --out, --repository, --registry, --builder, --key, --twice,
+                     --push and --arch
 
-Now and then:
+Occasionally:
   setup              add the WebAssembly target that filters are built for, if it is missing
-  steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
-  simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and tests/box/README.md
-  fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60); `merge` adds what was found to fuzz/corpus
-  coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/reference/coredns-suite.md (--write); needs Go
-  advisories         ask whether faults of dependencies have become known; needs cargo-deny and the network
-  docs               make a site of the documents, with a search: target/docs/book; needs mdBook
+  steady [ARGS…]     run `test ARGS…` ten times beside eight spinning threads (--runs N, --load N);
+                     resumes where it stopped
+  simulate [ARGS…]   run the proxy in a simulated world for two minutes, one history for each seed;
+                     see --help and tests/box/README.md
+  fuzz [TARGET [S]]  run all fuzz targets, or one, for S seconds each (60);
+                     `fuzz TARGET merge` adds new inputs to fuzz/corpus
+  coredns-suite [T…] run CoreDNS's own tests, or those whose names contain T, against dnsweir, and compare the results
+                     with docs/reference/coredns-suite.md; --write updates it; needs Go
+  advisories         check the dependencies for known vulnerabilities; needs cargo-deny and the network
+  docs               build a searchable site of the documents: target/docs/book; needs mdBook
   bindings           generate guest-sdk/src/bindings.rs from wit/
-  keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
+  keep-filter        build and store a filter, for the tests of later releases: docs/interface.md
 
-With CI=true, a test that skips itself fails the run.";
+With CI=true, a run fails if a test is skipped.";
 
 fn main() -> ExitCode {
     if let Some(failure) = fuzz::as_compiler() {
@@ -111,11 +116,11 @@ fn main() -> ExitCode {
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
-            // A reader that has seen enough, such as `head`, is no failure.
+            // A reader such as `head` may close the pipe early: not a failure.
             let _ = writeln!(std::io::stdout(), "{USAGE}");
             Ok(())
         }
-        unknown => Err(format!("there is no command `{unknown}`\n\n{USAGE}")),
+        unknown => Err(format!("unknown command `{unknown}`\n\n{USAGE}")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -126,23 +131,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the proxy: same process, same terminal, same signals.
+/// Builds the proxy, and replaces this process with it, so that it keeps the terminal and gets the signals.
 fn run(mut args: Vec<String>) -> Result<(), Failure> {
-    // What stands behind `--` is the proxy's.
+    // Arguments after `--` are for the proxy only.
     let own = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
-    let mut proxys = args.split_off(own);
+    let rest = args.split_off(own);
     let build = Build::chosen(&mut args);
-    args.extend(proxys.drain(..).skip(1));
+    args.extend(rest.into_iter().skip(1));
     build.programs(Some("dnsweir"))?;
     if build == Build::Quick {
-        eprintln!("quick build, unoptimized: `cargo xtask run --release` runs what ships");
+        eprintln!("quick build, unoptimized: `cargo xtask run --release` runs the release build");
     }
     let program = build.folder().join("dnsweir");
     let error = Command::new(&program).arg("run").args(args).exec();
     Err(format!("cannot start {}: {error}", program.display()))
 }
 
-/// Measures what ships.
+/// Runs a benchmark of the release build.
 fn bench(args: &[String]) -> Result<(), Failure> {
     Build::Release.programs(None)?;
     if let Some(name @ ("languages" | "examples")) = args.first().map(String::as_str) {
@@ -160,7 +165,7 @@ fn bench(args: &[String]) -> Result<(), Failure> {
     )
 }
 
-/// Writes `guest-sdk/src/bindings.rs`.
+/// Generates `guest-sdk/src/bindings.rs`.
 fn bindings() -> Result<(), Failure> {
     let words = [
         "run",
@@ -174,7 +179,7 @@ fn bindings() -> Result<(), Failure> {
     call(cargo(words))
 }
 
-/// What a flood of each kind costs a client that asks as always.
+/// Measures what floods cost a well-behaved client.
 fn soak(args: &[String]) -> Result<(), Failure> {
     Build::Release.programs(None)?;
     call(Command::new(built("soak")).args(args).current_dir(root()))

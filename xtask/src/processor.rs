@@ -1,4 +1,4 @@
-//! The processors that dnsweir is built for, and the C libraries.
+//! The processors and C libraries that dnsweir is built for.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,22 +7,25 @@ use crate::build::{Build, target};
 use crate::commands::{Failure, built, call};
 use crate::setup;
 
-/// A processor, as each of those who build calls it.
+/// A processor, and its name in each tool.
 #[derive(Debug)]
 pub struct Processor {
-    /// By Debian and OCI images.
+    /// In Debian and OCI images.
     pub name: &'static str,
-    /// By Rust, with each library.
+    /// Rust's target with glibc.
     glibc: &'static str,
+    /// Rust's target with musl.
     musl: &'static str,
-    /// By the compilers of C.
+    /// The C compiler for glibc, which also links.
     pub gcc: &'static str,
+    /// The C compiler for musl.
     musl_gcc: &'static str,
-    /// By qemu.
+    /// qemu's emulator.
     pub emulator: &'static str,
 }
 
-/// All of them. There is no compiler for musl on AArch64 in Debian, and none is needed: no C that is compiled here calls a library.
+/// All processors. Debian has no compiler for musl on AArch64, and none is needed: the C code that is
+/// compiled here does not call the C library.
 pub const ALL: [Processor; 2] = [
     Processor {
         name: "amd64",
@@ -42,28 +45,28 @@ pub const ALL: [Processor; 2] = [
     },
 ];
 
-/// What a program is linked with.
+/// The C library that a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// The system's, as in image and package.
+    /// The system's, as in the image and the package.
     Glibc,
-    /// None of the system's: it is in the program.
+    /// Linked statically, so that the program needs no library of the system.
     Musl,
 }
 
-/// The processor with this name.
+/// Returns the processor of this name.
 pub fn named(name: &str) -> Result<&'static Processor, Failure> {
     let found = ALL.iter().find(|processor| processor.name == name);
-    found.ok_or_else(|| format!("--arch {name}: there are amd64 and arm64"))
+    found.ok_or_else(|| format!("--arch {name}: unknown processor; use amd64 or arm64"))
 }
 
 impl Processor {
-    /// Whether it is this machine's.
-    pub fn is_here(&self) -> bool {
+    /// Returns whether it is this machine's processor.
+    pub fn is_native(&self) -> bool {
         self.glibc.split('-').next() == Some(std::env::consts::ARCH)
     }
 
-    /// Rust's target.
+    /// Returns Rust's target.
     pub fn target(&self, library: Library) -> &'static str {
         match library {
             Library::Glibc => self.glibc,
@@ -71,18 +74,19 @@ impl Processor {
         }
     }
 
-    /// The package of Debian that has its compiler for others' machines.
+    /// Returns the Debian package of its cross compiler.
     pub fn gcc_package(&self) -> String {
         format!("gcc-{}", self.gcc.trim_end_matches("-gcc").replace('_', "-"))
     }
 
-    /// Builds the program, and says where it is. What `build` leaves for this machine is not built again.
+    /// Builds the proxy for this processor, and returns its path. For this machine and glibc, that is the
+    /// release build's.
     pub fn program(&self, library: Library) -> Result<PathBuf, Failure> {
-        if self.is_here() && library == Library::Glibc {
+        if self.is_native() && library == Library::Glibc {
             return Ok(built("dnsweir"));
         }
         let triple = self.target(library);
-        setup::target(triple, "what is packed is compiled for")?;
+        setup::target(triple, "the packed program is compiled for")?;
         let mut build = Build::Release.cargo("build");
         build.args(["--bin", "dnsweir", "--target", triple]);
         self.compilers(library, &mut build);
@@ -90,7 +94,7 @@ impl Processor {
         Ok(target().join(triple).join("release/dnsweir"))
     }
 
-    /// Names the compiler of C and what links.
+    /// Sets the C compiler and the linker.
     fn compilers(&self, library: Library, build: &mut Command) {
         let triple = self.target(library).replace('-', "_");
         let compiler = match library {
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_debians() {
+    fn compiler_packages_are_named_as_in_debian() {
         let packages = [0, 1].map(|number| ALL[number].gcc_package());
         assert_eq!(packages, ["gcc-x86-64-linux-gnu", "gcc-aarch64-linux-gnu"]);
     }

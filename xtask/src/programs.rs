@@ -1,4 +1,4 @@
-//! The programs that the tests are, two at a time: most tests wait most of the time.
+//! Runs test programs, two at a time, since most tests spend their time waiting.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -10,43 +10,44 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::build::{Build, target};
-use crate::commands::{Failure, as_typed, root};
+use crate::commands::{Failure, root, without_package_variables};
 
-/// What a main thread's stack holds. Unoptimized code takes several times as much of it as what ships.
+/// Stack size of a test's thread in bytes (`RUST_MIN_STACK`): 32 MiB. Unoptimized code needs several times as
+/// much stack as the release build.
 pub const STACK: &str = "33554432";
 
-/// Lines of a failed program's output that are shown once more at the end.
+/// Lines of a failed program's output that are printed once more at the end.
 const LAST: usize = 50;
 
-/// Letters of a program's name that name the file of its output.
+/// Most characters of a program's name in the name of its output file.
 const FILE_NAME: usize = 60;
 
-/// How often what a program says is shown.
+/// Time between two looks at a program's output.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// A program of tests, or what starts some.
+/// A test program, or a command that runs tests.
 pub struct Program {
     /// The package's folder and the target's name: `crates/wire/dnsweir_wire`, `tests/main`.
     pub name: String,
     pub command: Command,
 }
 
-/// Compiles all tests, and lists their programs. Always all: a selection of packages would have cargo compile dependencies
-/// again, with other features.
+/// Compiles all tests, and returns their programs. For a selection of packages, cargo would compile
+/// dependencies again, with other features.
 pub fn compiled() -> Result<Vec<Program>, Failure> {
     let mut build = Build::Quick.cargo("test");
     build.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let output = build.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !output.status.success() {
-        return Err("it does not compile".to_owned());
+        return Err("compilation failed: fix the errors above".to_owned());
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    Ok(messages.lines().filter_map(tests).collect())
+    Ok(messages.lines().filter_map(test_program).collect())
 }
 
-/// What cargo says of a compiled program, if that is one of tests.
-fn tests(message: &str) -> Option<Program> {
+/// Reads cargo's message about a compiled program. Returns none unless it is a test program.
+fn test_program(message: &str) -> Option<Program> {
     let (_, profile) = message.split_once("\"profile\":{")?;
     profile
         .split('}')
@@ -59,7 +60,7 @@ fn tests(message: &str) -> Option<Program> {
     let (_, name) = described.split_once("\"name\":\"")?;
     let name = name.split('"').next()?;
     let shown = folder.strip_prefix(root()).unwrap_or(folder).display();
-    let mut command = as_typed(Command::new(text("\"executable\":\"")?));
+    let mut command = without_package_variables(Command::new(text("\"executable\":\"")?));
     command.current_dir(folder).env("RUST_MIN_STACK", STACK);
     Some(Program {
         name: format!("{shown}/{name}"),
@@ -67,11 +68,13 @@ fn tests(message: &str) -> Option<Program> {
     })
 }
 
-/// Runs all of them. One from the front is seen as it goes; what one from the back says is shown when both have ended.
+/// Runs all programs: one thread takes them from the front, another from the back. The output of one from the
+/// front is printed while it runs. The output of one from the back is printed once it and the one beside it
+/// have ended.
 ///
 /// # Errors
 ///
-/// Names those that failed, each with the last that it said.
+/// Lists the failed programs with the last lines of their output.
 pub fn run(programs: Vec<Program>) -> Result<(), Failure> {
     let alone = programs.len() == 1;
     let queue = Mutex::new(VecDeque::from(programs));
@@ -81,7 +84,7 @@ pub fn run(programs: Vec<Program>) -> Result<(), Failure> {
     let failed = Mutex::new(Vec::new());
     let end = |program: Program, seen: bool| {
         let (name, file) = (program.name.clone(), output_of(&program.name));
-        if let (Err(failure), Ok(mut failed)) = (ended(program, &file, seen), failed.lock()) {
+        if let (Err(failure), Ok(mut failed)) = (run_program(program, &file, seen), failed.lock()) {
             failed.push(format!("{name}: {failure}\n{}", last_lines(&file)));
         }
         file
@@ -115,8 +118,8 @@ pub fn run(programs: Vec<Program>) -> Result<(), Failure> {
     }
 }
 
-/// Where a program's output is kept. A name may be all the words that somebody typed, and a file's may not have more than
-/// 255 octets (NAME_MAX): those that run at a time differ in what is left.
+/// Returns the file of a program's output. A program's name can be a whole command line, but a file's name
+/// has at most 255 bytes (NAME_MAX), so it is cut. Programs that run at the same time still differ in it.
 fn output_of(name: &str) -> PathBuf {
     let file: String = name.replace('/', "-").chars().take(FILE_NAME).collect();
     target().join("test-output").join(file)
@@ -126,18 +129,19 @@ fn text(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// The end of what a failed program said: the failure is there, and nobody has to look for it in all that others said since.
+/// Returns the last lines of a failed program's output, where the failure is. Later output of other programs
+/// may have scrolled it away.
 fn last_lines(file: &Path) -> String {
     let text = text(file);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LAST)..].join("\n")
 }
 
-/// Runs a program to its end, with all that it says in a file, and shown if it is to be seen.
-fn ended(mut program: Program, file: &Path, seen: bool) -> Result<(), Failure> {
+/// Runs a program to its end. Its output goes to a file, and is also printed if `seen`.
+fn run_program(mut program: Program, file: &Path, seen: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| format!("{}: {error}", file.display());
     fs::create_dir_all(file.parent().unwrap_or(file)).map_err(failed)?;
-    // Its descriptors share one place in the file with ours, so that lines stay in order.
+    // The program's descriptors are copies of ours and share its offset, so that lines stay in order.
     let mut output = File::create(file).map_err(failed)?;
     let mut written = File::open(file).map_err(failed)?;
     writeln!(output, "{}:", program.name).map_err(failed)?;
@@ -145,12 +149,13 @@ fn ended(mut program: Program, file: &Path, seen: bool) -> Result<(), Failure> {
     program.command.stdout(both()?).stderr(both()?);
     let begun = Instant::now();
     let started = program.command.stdin(Stdio::null()).spawn();
-    let mut child = started.map_err(|error| format!("cannot run it: {error}"))?;
+    let mut child = started.map_err(|error| format!("cannot start it: {error}"))?;
     let mut show = || match seen {
         true => io::copy(&mut written, &mut io::stdout()).map(|_| ()),
         false => Ok(()),
     };
-    // A pipe would be open for as long as anything that a test started and forgot.
+    // A pipe would stay open until every process that a test has left behind ends; a file need not be waited
+    // for.
     let status = loop {
         show().map_err(failed)?;
         if let Some(status) = child.try_wait().map_err(failed)? {
@@ -171,11 +176,11 @@ fn ended(mut program: Program, file: &Path, seen: bool) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// Kubernetes' second round leaves out nine modules by name: 290 octets.
+    /// The second round on Kubernetes nodes skips ten modules by name, in more than 300 bytes.
     #[test]
-    fn the_output_of_many_words_has_a_file() {
-        let left_out = " --skip cluster::several_clusters::".repeat(40);
-        let file = output_of(&format!("--test node -- --ignored{left_out}"));
+    fn a_long_command_line_gives_a_valid_file_name() {
+        let skips = " --skip cluster::several_clusters::".repeat(40);
+        let file = output_of(&format!("--test node -- --ignored{skips}"));
         let name = file.file_name().expect("a path with a name").to_string_lossy();
         assert!(name.len() <= 255, "{name}");
         assert!(

@@ -1,4 +1,4 @@
-//! Keeps a filter as it is built today, for the tests of later releases: `docs/interface.md`.
+//! Stores a filter as it is built today, for the tests of later releases: `docs/interface.md`.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::commands::{Failure, call, cargo, root};
 use crate::setup;
 
-/// Where the kept ones are.
+/// The folder of the stored filters.
 const KEPT: &str = "tests/released";
 
-/// Small, and without names of this machine.
+/// The profile for small modules. With the flags in [`keep`], they have no paths of this machine.
 const PROFILE: [(&str, &str); 6] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s"),
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
@@ -20,7 +20,7 @@ const PROFILE: [(&str, &str); 6] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
 ];
 
-/// Builds `tests/filters/released` and keeps it under the interface's version, with its digest.
+/// Builds `tests/filters/released`, and stores it by the interface's version, with its digest.
 pub fn keep() -> Result<(), Failure> {
     setup::wasm_target()?;
     let version = interface_version()?;
@@ -56,15 +56,16 @@ pub fn keep() -> Result<(), Failure> {
     let sums = Command::new("sha256sum").args(&all).current_dir(&kept).output();
     let sums = sums.map_err(|error| format!("cannot run sha256sum: {error}"))?;
     fs::write(kept.join("SHA256SUMS"), sums.stdout).map_err(|error| format!("{KEPT}/SHA256SUMS: {error}"))?;
-    println!("kept {KEPT}/{name}");
+    println!("stored {KEPT}/{name}");
     Ok(())
 }
 
-/// Whether a filter of today's interface is kept, and all are what their digests say: what a release promises is tested by them.
+/// Checks that a filter for the current version of the interface is stored, and that all stored filters match
+/// their digests. Tests of later releases need them.
 ///
 /// # Errors
-/// When one is missing or changed.
-pub fn is_kept() -> Result<(), Failure> {
+/// If one is missing or has changed.
+pub fn check_kept() -> Result<(), Failure> {
     let kept = root().join(KEPT);
     let version = interface_version()?;
     let sums =
@@ -74,7 +75,7 @@ pub fn is_kept() -> Result<(), Failure> {
         .any(|line| line.ends_with(&format!("  {version}.wasm")))
     {
         return Err(format!(
-            "{KEPT} has no filter of the interface {version}: cargo xtask keep-filter"
+            "{KEPT} has no filter for version {version} of the interface: run `cargo xtask keep-filter`"
         ));
     }
     let mut check = Command::new("sha256sum");
@@ -82,14 +83,17 @@ pub fn is_kept() -> Result<(), Failure> {
     call(check.current_dir(kept))
 }
 
-/// The version in `wit/`.
+/// Returns the interface's version from `wit/`.
 fn interface_version() -> Result<String, Failure> {
     let file = root().join("wit/filter.wit");
     let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let version = text
         .lines()
         .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
-    version
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{} has no package", file.display()))
+    version.map(str::to_owned).ok_or_else(|| {
+        format!(
+            "{}: there is no line `package dnsweir:filter@VERSION;`",
+            file.display()
+        )
+    })
 }

@@ -1,35 +1,36 @@
-//! What has to be on the machine before anything can be built: the compiler's targets.
+//! Adds the compiler's targets, which a build needs.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::commands::{Failure, answers, call};
+use crate::commands::{Failure, call, succeeds};
 
-/// What the filters are compiled to. Not a WASI target: a filter imports nothing but the filter
-/// interface.
+/// The target of the filters. Not a WASI target: a filter imports only the filter interface.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Adds the WebAssembly target if it is missing, and says so.
+/// Adds the WebAssembly target if it is missing.
 pub fn wasm_target() -> Result<(), Failure> {
     target(TARGET, "the filters are compiled for")
 }
 
-/// Adds a target if it is missing, and says so; `what` says who wants it.
+/// Adds a target if it is missing, and prints that. `what` is its use, such as "the filters are compiled
+/// for".
 pub fn target(target: &str, what: &str) -> Result<(), Failure> {
     if installed(target) {
         return Ok(());
     }
-    if !answers(Command::new("rustup").arg("--version")) {
+    if !succeeds(Command::new("rustup").arg("--version")) {
         return Err(format!(
-            "{what} {target}, which this Rust does not have, and there is no rustup to add it with. Install Rust from \
-             https://rustup.rs, or your distribution's standard library for this target (Debian: libstd-rust-dev-wasm32)."
+            "{what} {target}, but this Rust lacks the target, and rustup, which could add it, is missing. Install Rust \
+             from https://rustup.rs, or your distribution's standard library for the target (for filters on Debian: \
+             libstd-rust-dev-wasm32)."
         ));
     }
     println!("adding the Rust target {target}, which {what} (rustup target add {target})");
     call(Command::new("rustup").args(["target", "add", target]))
 }
 
-/// Whether the compiler finds a standard library for the target.
+/// Returns whether the compiler has a standard library for the target.
 fn installed(target: &str) -> bool {
     let output = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])

@@ -1,5 +1,5 @@
-//! Plays histories of the proxy in the box (tests/box/README.md): of the proxy as it is, of one whose filters run by fuel, and of
-//! copies that each have a fault planted, to see how soon it is found.
+//! Plays histories of the proxy in a simulated world (tests/box/README.md): of the proxy itself, of a build
+//! whose filters count fuel, and of copies with a planted fault each, to measure how soon it is found.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,17 +9,17 @@ use crate::build::{Build, target};
 use crate::commands::{Failure, call, root};
 use crate::setup;
 
-/// Patches of the sources, each of which plants a fault.
+/// The folder of patches, each of which plants a fault in the source.
 const PLANTED: &str = "tests/box/planted";
 
-/// The feature of the proxy in which filters run by fuel. No artifact has it.
+/// The feature with which the proxy's filters count fuel. No release has it.
 const FUEL: &str = "dnsweir/box-fuel";
 
-/// Has the copies' proxy be another one for cargo, which names what it compiles by what it is compiled like: both are kept in one
-/// folder, where the dependencies are the same, and neither is taken for the other.
+/// A setting that distinguishes the copies' crates from ours. Cargo names compiled files by their settings:
+/// both are in one build folder and share the dependencies, and neither is taken for the other.
 const APART: &str = "debug=\"line-tables-only\"";
 
-/// Plays what the words say.
+/// Plays histories, as the words say.
 pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
     if let Some(at) = words.iter().position(|word| word == "--planted") {
         words.remove(at);
@@ -42,8 +42,9 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
     call(histories(&programs).args(words))
 }
 
-/// Fails every call of a start beside another process, of an end with a successor and of the last one's end, in turn, and kills the
-/// process there: in namespaces of the kernel, in the time that it takes. Needs root. Calls of these kinds; none: of all.
+/// Fails each call of a takeover in turn, and kills the process there: calls of a start beside another
+/// process, of a stop with a successor, and of the last process's stop. It runs in the kernel's namespaces in
+/// real time, and needs root. `kinds` selects kinds of calls; if empty, it means all.
 fn takeover(build: Build, kinds: &[String]) -> Result<(), Failure> {
     build.programs(None)?;
     let mut command = Build::Quick.cargo("test");
@@ -66,7 +67,7 @@ fn takeover(build: Build, kinds: &[String]) -> Result<(), Failure> {
     call(command.env("DNSWEIR_EVERY_CALL", kinds))
 }
 
-/// The runner, which starts programs of a folder.
+/// Returns a call of the runner, with the folder of the programs that it starts.
 fn histories(programs: &Path) -> Command {
     let mut command = Build::Quick.cargo("test");
     command.args(["--quiet", "--test", "histories", "--", "simulate"]);
@@ -74,7 +75,7 @@ fn histories(programs: &Path) -> Command {
     command
 }
 
-/// Builds the proxy whose filters run by fuel.
+/// Builds the proxy whose filters count fuel. Returns the folder of the program.
 fn with_fuel(build: Build) -> Result<PathBuf, Failure> {
     setup::wasm_target()?;
     let folder = target().join("fuel");
@@ -83,7 +84,8 @@ fn with_fuel(build: Build) -> Result<PathBuf, Failure> {
     Ok(folder.join("release"))
 }
 
-/// Plants each fault whose name contains one of the words, and looks for it.
+/// Plants all faults, or those whose names contain one of the words, one after the other, and searches for
+/// each.
 fn planted(words: &[String]) -> Result<(), Failure> {
     let mut minutes = "5".to_owned();
     let mut names = Vec::new();
@@ -114,7 +116,7 @@ fn planted(words: &[String]) -> Result<(), Failure> {
     }
     match missed.is_empty() {
         true => Ok(()),
-        false => Err(format!("not found: {}", missed.join(", "))),
+        false => Err(format!("planted faults not found: {}", missed.join(", "))),
     }
 }
 
@@ -132,36 +134,41 @@ fn patches(names: &[&str]) -> io::Result<Vec<PathBuf>> {
     Ok(patches)
 }
 
-/// Plants one, builds, looks for it, and takes it out again: how it was found.
+/// Plants a fault, builds the proxy, searches for the fault, and removes it again. Returns how it was found.
 fn find(tree: &Path, patch: &Path, minutes: &str) -> Result<String, Failure> {
     let text = fs::read_to_string(patch).map_err(|error| format!("{}: {error}", patch.display()))?;
     if text
         .lines()
         .any(|line| line.starts_with("+++ ") && !line.starts_with("+++ b/crates/"))
     {
-        // What is compiled of other folders is kept where that of this one's is.
-        return Err("it changes what is not in crates".to_owned());
+        // Other packages' compiled files are shared with the real sources: see [`APART`].
+        return Err("the patch changes files outside crates/".to_owned());
     }
     apply(tree, patch, &[])?;
     let found = build(tree, text.contains("\nbuild: fuel\n")).and_then(|programs| {
         let mut command = histories(&programs);
         command.arg("--planted").arg(patch).args(["--minutes", minutes]);
         let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output = output.map_err(|error| format!("cannot look for it: {error}"))?;
-        let (said, why) = (
+        let output = output.map_err(|error| format!("cannot run the histories: {error}"))?;
+        let (found, why) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
         );
         match output.status.success() {
-            true => Ok(said.trim().to_owned()),
-            false => Err(why.lines().next().unwrap_or("it says nothing").to_owned()),
+            true => Ok(found.trim().to_owned()),
+            false => Err(why
+                .lines()
+                .next()
+                .unwrap_or("failed without a message")
+                .to_owned()),
         }
     });
     apply(tree, patch, &["--reverse"])?;
     found
 }
 
-/// `git apply`, which takes a folder below a repository's for a part of it unless it finds none.
+/// Runs `git apply`. GIT_CEILING_DIRECTORIES keeps it from finding our repository, which the folder would
+/// seem to belong to.
 fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new("git");
     command.arg("apply").args(options).arg(patch).current_dir(tree);
@@ -169,11 +176,11 @@ fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<(), Failure> {
     command.env("GIT_CEILING_DIRECTORIES", above);
     match command.stderr(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
-        _ => Err("does not apply any more".to_owned()),
+        _ => Err("the patch no longer applies".to_owned()),
     }
 }
 
-/// Builds the proxy of the copy, with a fault or without.
+/// Builds the proxy from the copied sources. Returns the folder of the program.
 fn build(tree: &Path, fuel: bool) -> Result<PathBuf, Failure> {
     let folder = target().join(if fuel { "planted/fuel" } else { "planted/built" });
     let mut command = Build::Quick.cargo_into("build", &folder);
@@ -188,7 +195,7 @@ fn build(tree: &Path, fuel: bool) -> Result<PathBuf, Failure> {
     Ok(folder.join("release"))
 }
 
-/// The proxy's own crates.
+/// Returns the names of the proxy's own crates.
 fn crates() -> io::Result<Vec<String>> {
     let mut names = vec!["dnsweir".to_owned()];
     for entry in fs::read_dir(root().join("crates"))? {
@@ -197,7 +204,7 @@ fn crates() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Copies the sources, with their times, so that only what is changed is compiled again.
+/// Copies the sources with their modification times, so that only changed crates are compiled again.
 fn copy(tree: &Path) -> io::Result<()> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])

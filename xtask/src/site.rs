@@ -1,25 +1,27 @@
-//! The documents as a site with a search: what README.md leads to, laid out as in the repository, so that the same links hold in both.
+//! Builds a searchable site of all documents that README.md leads to, with mdBook. The site has the layout of
+//! the repository, so that links are the same in both.
 //!
-//! mdBook makes it. A page is below that of its folder, or else the first one that leads to it; the parts are the rows of README's table. What a page leads to
-//! and is no document is copied as it is, and a folder becomes a page with its files.
+//! A page is below its folder's page, or below the first page that links to it. The rows of README's table
+//! are the site's parts. A linked file that is no document is copied, and a linked folder becomes a page that
+//! lists its files.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{Failure, answers, call, release_folder, root};
+use crate::commands::{Failure, call, release_folder, root, succeeds};
 
-/// Where a reader begins.
+/// The first page.
 const FIRST: &str = "README.md";
 
 const BOOK: &str = "[book]\ntitle = \"dnsweir\"\nlanguage = \"en\"\n\n[output.html]\nno-section-label = true\n\n[output.html.print]\nenable = false\n";
 
-/// Makes the site and looks whether its links lead somewhere.
+/// Builds the site, and checks its links.
 pub fn docs() -> Result<(), Failure> {
-    if !answers(Command::new("mdbook").arg("--version")) {
+    if !succeeds(Command::new("mdbook").arg("--version")) {
         return Err(
-            "this needs mdBook: cargo install mdbook --locked --no-default-features --features search".into(),
+            "mdBook is missing: cargo install mdbook --locked --no-default-features --features search".into(),
         );
     }
     let folder = release_folder().with_file_name("docs");
@@ -29,8 +31,8 @@ pub fn docs() -> Result<(), Failure> {
         write(&folder.join("src").join(path), text.as_bytes())?;
     }
     for path in &site.files {
-        let octets = fs::read(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
-        write(&folder.join("src").join(path), &octets)?;
+        let bytes = fs::read(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
+        write(&folder.join("src").join(path), &bytes)?;
     }
     write(&folder.join("src/SUMMARY.md"), site.summary().as_bytes())?;
     write(&folder.join("book.toml"), BOOK.as_bytes())?;
@@ -38,7 +40,7 @@ pub fn docs() -> Result<(), Failure> {
     let wrong = broken(&folder.join("book"))?;
     if !wrong.is_empty() {
         return Err(format!(
-            "links of the site that lead nowhere:\n{}",
+            "the site has broken links; correct them in the documents:\n{}",
             wrong.join("\n")
         ));
     }
@@ -50,24 +52,26 @@ pub fn docs() -> Result<(), Failure> {
     Ok(())
 }
 
-fn write(path: &Path, octets: &[u8]) -> Result<(), Failure> {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, octets))
+        .and_then(|()| fs::write(path, bytes))
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What it is made of. Paths are from the root, as mdBook gets them: a README is the index of its folder.
+/// The content of the site. Paths are relative to the root, as mdBook gets them: a folder's README is its
+/// `index.md`.
 #[derive(Default)]
 struct Site {
-    /// The pages' text, with links as they are there.
+    /// The text of each page, with the site's links.
     texts: BTreeMap<String, String>,
-    /// The page that each is below; of those without one, the part.
+    /// For each page, the page that it is below; a part's own pages have none.
     below: BTreeMap<String, String>,
+    /// The parts' titles, each with its pages.
     parts: Vec<(String, Vec<String>)>,
-    /// In the order in which they were found.
+    /// All pages, in the order of the table of contents.
     order: Vec<String>,
-    /// What is copied.
+    /// The files to copy.
     files: BTreeSet<String>,
 }
 
@@ -93,7 +97,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Makes the parts of README's table; what documents it names.
+    /// Reads the parts from README's table. Returns the documents that it links to.
     fn read_parts(&mut self, root: &Path, first: &str) -> Vec<String> {
         let table = first.split("\n## Documents\n").nth(1).unwrap_or_default();
         let mut documents = Vec::new();
@@ -102,7 +106,7 @@ impl Site {
             let title = title.trim_start_matches('[').split(']').next();
             let mut pages = Vec::new();
             for target in links(row) {
-                let to = leads(root, FIRST, &target).and_then(|(path, _)| document(root, &path));
+                let to = resolve(root, FIRST, &target).and_then(|(path, _)| document(root, &path));
                 if let Some(document) = to
                     && !self.order.contains(&page_of(&document))
                 {
@@ -118,7 +122,7 @@ impl Site {
         documents
     }
 
-    /// Makes a page of a document; what documents it leads to.
+    /// Makes a page of a document. Returns the documents that it links to.
     fn read(&mut self, root: &Path, path: &str) -> Result<Vec<String>, Failure> {
         let text = match fs::read_to_string(root.join(path)) {
             Ok(text) => text,
@@ -126,7 +130,7 @@ impl Site {
         };
         let mut documents = Vec::new();
         let text = relinked(&text, |target| {
-            let (to, anchor) = leads(root, path, target)?;
+            let (to, anchor) = resolve(root, path, target)?;
             let Some(document) = document(root, &to) else {
                 self.files.insert(to);
                 return None;
@@ -139,7 +143,8 @@ impl Site {
         Ok(documents)
     }
 
-    /// Puts what is in a folder that has a page of its own below that page, and not where it was first found.
+    /// Moves each page of a folder that has a page below that one, instead of below the first page that links
+    /// to it.
     fn gather(&mut self) {
         for page in self.order.clone() {
             let folders = page.trim_end_matches("/index.md").match_indices('/').rev();
@@ -153,14 +158,14 @@ impl Site {
             }
             self.below.insert(page, folder);
         }
-        // In a folder, as its files are sorted; elsewhere, as they are named.
+        // Pages of a folder are sorted by their paths; other pages stay in the order of their links.
         self.order.sort_by_key(|page| {
             let folder = self.below.get(page).filter(|above| above.ends_with("/index.md"));
             folder.map(|_| page.clone())
         });
     }
 
-    /// Whether a page is below another, however far.
+    /// Returns whether a page is below another, at any depth.
     fn is_below(&self, page: &str, other: &str) -> bool {
         let mut above = self.below.get(page);
         while let Some(next) = above {
@@ -172,7 +177,7 @@ impl Site {
         false
     }
 
-    /// The table of contents, as mdBook reads it.
+    /// Returns the table of contents in mdBook's format.
     fn summary(&self) -> String {
         let mut summary = String::from("# Summary\n\n");
         let first = page_of(FIRST);
@@ -202,7 +207,7 @@ impl Site {
         self.order.iter().filter(is_below)
     }
 
-    /// Its first heading.
+    /// Returns the first heading of a page.
     fn title(&self, page: &str) -> String {
         let text = self.texts.get(page).map_or("", String::as_str);
         let heading = text.lines().find_map(|line| line.strip_prefix("# "));
@@ -210,7 +215,7 @@ impl Site {
     }
 }
 
-/// What mdBook gets in the place of a document.
+/// Returns the page of a document.
 fn page_of(path: &str) -> String {
     match path.strip_suffix(FIRST) {
         Some(folder) => format!("{folder}index.md"),
@@ -218,7 +223,7 @@ fn page_of(path: &str) -> String {
     }
 }
 
-/// The document that a path is: a folder's is its README, whether or not there is one.
+/// Returns the document at a path, if it is one. A folder's document is its README, even if there is none.
 fn document(root: &Path, path: &str) -> Option<String> {
     if root.join(path).is_dir() {
         return Some(format!("{path}/{FIRST}").trim_start_matches('/').to_owned());
@@ -226,7 +231,7 @@ fn document(root: &Path, path: &str) -> Option<String> {
     path.ends_with(".md").then(|| path.to_owned())
 }
 
-/// A page for a folder that has none: its files.
+/// Returns the text of a page for a folder without a README: a list of its files.
 fn listing(root: &Path, path: &str) -> Result<String, Failure> {
     let folder = path.trim_end_matches(FIRST).trim_end_matches('/');
     let entries = fs::read_dir(root.join(folder)).map_err(|error| format!("{folder}: {error}"))?;
@@ -234,7 +239,7 @@ fn listing(root: &Path, path: &str) -> Result<String, Failure> {
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()))
         .filter(|name| !name.starts_with('.') && name != "target")
         .collect();
-    // Not what is in its folders: that would be the whole repository.
+    // Subfolders are named without a link: following them would copy the whole repository.
     let rows = names
         .iter()
         .map(|name| match root.join(folder).join(name).is_dir() {
@@ -244,8 +249,9 @@ fn listing(root: &Path, path: &str) -> Result<String, Failure> {
     Ok(format!("# {folder}\n\n{}", rows.collect::<String>()))
 }
 
-/// Where a link of a document leads in the repository: a path from its root, and what is behind it; none: elsewhere.
-fn leads(root: &Path, from: &str, target: &str) -> Option<(String, String)> {
+/// Resolves a link of a document to a path relative to the repository's root, and the anchor. Returns none
+/// for a link to another site, to a place on the same page, or to a missing file.
+fn resolve(root: &Path, from: &str, target: &str) -> Option<(String, String)> {
     let (path, anchor) = target
         .split_once('#')
         .map_or((target, String::new()), |(path, anchor)| {
@@ -267,12 +273,12 @@ fn leads(root: &Path, from: &str, target: &str) -> Option<(String, String)> {
     root.join(&path).exists().then_some((path, anchor))
 }
 
-/// The way from one document to another.
+/// Returns the relative link from one page to another.
 fn between(from: &str, to: &str) -> String {
     "../".repeat(from.matches('/').count()) + to
 }
 
-/// The links of a text that are not in a fence.
+/// Returns the links of a text, except those in code blocks.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     relinked(text, |target| {
@@ -282,7 +288,7 @@ fn links(text: &str) -> Vec<String> {
     links
 }
 
-/// A text with other links, where there are others: what is in a fence stays.
+/// Returns a text with those links replaced for which `other` returns another. Code blocks stay as they are.
 fn relinked(text: &str, mut other: impl FnMut(&str) -> Option<String>) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut fenced = false;
@@ -301,19 +307,19 @@ fn relinked(text: &str, mut other: impl FnMut(&str) -> Option<String>) -> String
     whole
 }
 
-/// What stands before the target of the first link of a line, the target, and the rest.
+/// Splits a line at its first link: the text before the link's target, the target, and the rest.
 fn link(line: &str) -> Option<(&str, &str, &str)> {
     let begin = line.find("](")? + 2;
     let end = begin + line[begin..].find(')')?;
     Some((&line[..begin], &line[begin..end], &line[end..]))
 }
 
-/// Links of a built site that lead nowhere.
+/// Returns the broken links of a built site.
 fn broken(book: &Path) -> Result<Vec<String>, Failure> {
     let mut pages = BTreeMap::new();
     collect(book, &mut pages)?;
     let mut wrong = Vec::new();
-    // Its own links begin at the site's address, wherever that is.
+    // The links of 404.html are relative to the site's address, which is unknown here.
     for (path, text) in pages.iter().filter(|(path, _)| !path.ends_with("404.html")) {
         for target in targets(text) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
@@ -338,7 +344,7 @@ fn broken(book: &Path) -> Result<Vec<String>, Failure> {
     Ok(wrong)
 }
 
-/// The pages of a folder and those below, with their text.
+/// Collects the pages in a folder and its subfolders, with their text.
 fn collect(folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
     let failed = |error| format!("{}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -353,7 +359,7 @@ fn collect(folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), F
     Ok(())
 }
 
-/// What a page leads to on the same site.
+/// Returns the links of a page that stay on the site.
 fn targets(page: &str) -> impl Iterator<Item = &str> {
     let all = ["href=\"", "src=\""]
         .into_iter()
@@ -362,7 +368,7 @@ fn targets(page: &str) -> impl Iterator<Item = &str> {
     targets.filter(|target| !target.contains(':') && !target.starts_with("//") && !target.is_empty())
 }
 
-/// A path without `..`.
+/// Resolves `..` in a path.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -379,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_outside_of_fences_are_rewritten() {
+    fn links_outside_code_blocks_are_replaced() {
         let text = "a [b](c.md#d) and [e](f) [g](https://h)\n```\n[i](j)\n```\n| [k](l.md) |\n";
         assert_eq!(links(text), ["c.md#d", "f", "https://h", "l.md"]);
         let other = |target: &str| (target == "f").then(|| "f/index.md".to_owned());
@@ -388,20 +394,17 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_to_a_path_from_the_root() {
+    fn a_link_resolves_to_a_path_from_the_root() {
         let root = root();
-        let lead = |from: &str, target: &str| leads(&root, from, target);
+        let to = |from: &str, target: &str| resolve(&root, from, target);
         let expected = |path: &str, anchor: &str| Some((path.to_owned(), anchor.to_owned()));
         assert_eq!(
-            lead("docs/guide.md", "../README.md#documents"),
+            to("docs/guide.md", "../README.md#documents"),
             expected(FIRST, "#documents")
         );
-        assert_eq!(
-            lead("README.md", "docs/decisions/"),
-            expected("docs/decisions", "")
-        );
-        assert_eq!(lead("README.md", "https://example.org"), None);
-        assert_eq!(lead("README.md", "#documents"), None);
+        assert_eq!(to("README.md", "docs/decisions/"), expected("docs/decisions", ""));
+        assert_eq!(to("README.md", "https://example.org"), None);
+        assert_eq!(to("README.md", "#documents"), None);
         assert_eq!(
             document(&root, "docs/decisions").as_deref(),
             Some("docs/decisions/README.md")
@@ -410,9 +413,9 @@ mod tests {
         assert_eq!(between("docs/a.md", "examples/index.md"), "../examples/index.md");
     }
 
-    /// Every document is a page once, below another or in a part.
+    /// Every document is listed exactly once.
     #[test]
-    fn the_site_has_every_document_that_readme_leads_to() {
+    fn the_site_has_every_linked_document_once() {
         let site = Site::of(&root()).unwrap();
         let summary = site.summary();
         for page in site.texts.keys() {
@@ -432,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
+    fn broken_links_are_found() {
         let folder = std::env::temp_dir().join(format!("dnsweir-site-{}", std::process::id()));
         write(
             &folder.join("a/index.html"),

@@ -1,4 +1,5 @@
-//! Whether the tests pass at any load: the same run again and again while others keep the processors busy.
+//! Checks that the tests pass at any load: repeats a run of them while other threads keep the processors
+//! busy.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,14 +11,14 @@ use std::time::Instant;
 
 use crate::commands::{Failure, cargo, release_folder};
 
-/// Threads that do nothing, all the time, unless `--load` says another number.
+/// Default of `--load`, the number of spinning threads.
 const LOAD: usize = 8;
 
-/// Runs in all, unless `--runs` does.
+/// Default of `--runs`, the number of runs.
 const RUNS: usize = 10;
 
-/// Runs `cargo xtask test WORDS` until so many runs are noted in a file of `target`, a line each: a call that was ended is
-/// followed by one that goes on.
+/// Runs `cargo xtask test WORDS` until a file in the folder of the release build has that many runs, one in
+/// each line. So a call resumes where an interrupted one stopped.
 pub fn steady(mut words: Vec<String>) -> Result<(), Failure> {
     let load = number(&mut words, "--load")?.unwrap_or(LOAD);
     let runs = number(&mut words, "--runs")?.unwrap_or(RUNS);
@@ -32,7 +33,7 @@ pub fn steady(mut words: Vec<String>) -> Result<(), Failure> {
             print!("{noted}");
             let failed = noted.lines().filter(|line| !line.ends_with("\tpassed")).count();
             println!(
-                "{done} runs beside a load of {load}, {failed} failed: {}",
+                "{done} runs beside {load} spinning threads, {failed} failed: {}",
                 file.display()
             );
             return match failed {
@@ -40,7 +41,7 @@ pub fn steady(mut words: Vec<String>) -> Result<(), Failure> {
                 _ => Err(format!("{failed} of {done} runs failed")),
             };
         }
-        println!("run {} of {runs} beside a load of {load}", done + 1);
+        println!("run {} of {runs} beside {load} spinning threads", done + 1);
         let begun = Instant::now();
         let outcome = beside(load, || run(&words))?;
         let line = format!("{}\t{} s\t{outcome}\n", done + 1, begun.elapsed().as_secs());
@@ -50,17 +51,17 @@ pub fn steady(mut words: Vec<String>) -> Result<(), Failure> {
     }
 }
 
-/// A number behind a word, which are both taken out.
+/// Removes a flag and the number after it from the words. Returns the number.
 fn number(words: &mut Vec<String>, word: &str) -> Result<Option<usize>, Failure> {
     let Some(at) = words.iter().position(|given| given == word) else {
         return Ok(None);
     };
     let value = words.get(at + 1).and_then(|value| value.parse().ok());
     words.drain(at..words.len().min(at + 2));
-    value.map(Some).ok_or_else(|| format!("{word}: say a number"))
+    value.map(Some).ok_or_else(|| format!("{word} needs a number"))
 }
 
-/// Does something while so many threads spin.
+/// Does some work beside `load` spinning threads.
 fn beside<T>(load: usize, work: impl FnOnce() -> T) -> T {
     let over = Arc::new(AtomicBool::new(false));
     let spinning: Vec<_> = (0..load)
@@ -77,7 +78,7 @@ fn beside<T>(load: usize, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// One run: `passed`, or which tests failed. What it prints is shown.
+/// Runs the tests once, and prints their output. Returns `passed`, or the failed tests.
 fn run(words: &[String]) -> Result<String, Failure> {
     let mut command = cargo(["xtask", "test"]);
     command.args(words).stdout(Stdio::piped());
@@ -94,7 +95,9 @@ fn run(words: &[String]) -> Result<String, Failure> {
             failed.extend(test.map(str::to_owned));
         }
     }
-    let status = child.wait().map_err(|error| format!("the tests: {error}"))?;
+    let status = child
+        .wait()
+        .map_err(|error| format!("cannot wait for the tests: {error}"))?;
     Ok(match (status.success(), failed.is_empty()) {
         (true, _) => "passed".to_owned(),
         (false, true) => format!("failed: {status}"),

@@ -1,31 +1,31 @@
-//! Every test of the workspace, or some, and an account of those that did not run.
+//! Runs all tests of the workspace, or some, and lists the skipped ones.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use crate::build::Build;
-use crate::commands::{Failure, built, call, cargo, root, strict, told_what_is_built};
+use crate::commands::{Failure, built, call, cargo, root, strict, with_version};
 use crate::programs::{self, Program};
 use crate::setup;
 
-/// The file that names the tests which skipped themselves.
+/// The environment variable with the path of the file that lists skipped tests.
 const SKIPPED: &str = "DNSWEIR_SKIPPED_TESTS";
 
-/// What runs the tests on a Kubernetes node.
+/// The script that runs the tests on Kubernetes nodes.
 const CLUSTER: &str = "tests/cluster/run.sh";
 
-/// What is to be tested.
+/// The tests to run.
 struct Selection {
-    /// The program that the tests start. The tests themselves are always a quick build.
+    /// The build of the programs that the tests start. The tests themselves are always a quick build.
     build: Build,
-    /// Without what needs networks of its own, a browser, or seconds that nothing can shorten.
+    /// Whether to leave out tests that need network namespaces, a browser, or slow builds of other languages.
     quick: bool,
-    /// Those on a Kubernetes node: alone, as by `test cluster`, or behind the others.
+    /// Whether to run the tests on Kubernetes nodes, after the others or, for `test cluster`, alone.
     cluster: bool,
-    /// The others.
+    /// Whether to run the other tests.
     workspace: bool,
-    /// For `cargo test`: which, and how.
+    /// Arguments for `cargo test`.
     words: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Selection {
         let quick = words.len() < all;
         let workspace = words != ["cluster"];
         if let Some(first) = words.first_mut() {
-            name_room(first);
+            select_module(first);
         }
         Selection {
             build,
@@ -48,14 +48,15 @@ impl Selection {
         }
     }
 
-    /// Whether somebody may take this for everything.
-    fn looks_whole(&self) -> bool {
+    /// Returns whether neither words nor `--quick` restrict the run.
+    fn is_unrestricted(&self) -> bool {
         self.words.is_empty() && !self.quick
     }
 }
 
-/// A room's tests are those of its module, not all that have its name somewhere in theirs.
-fn name_room(word: &mut String) {
+/// Appends `::` to the name of a module, so that it selects the module's tests, not all whose names contain
+/// it.
+fn select_module(word: &mut String) {
     let is_module = |folder: &Path| {
         let path = folder.join(&*word);
         path.is_dir() || path.with_extension("rs").is_file()
@@ -71,7 +72,7 @@ fn name_room(word: &mut String) {
     }
 }
 
-/// The tests of one crate, which lie beside its code; further words are for them.
+/// Runs the tests beside the code of one crate, with the words as their arguments.
 fn test_crate(name: &str, words: &[String]) -> Result<(), Failure> {
     let folder = format!("crates/{name}/");
     let mut programs = programs::compiled()?;
@@ -82,8 +83,8 @@ fn test_crate(name: &str, words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds what is needed, runs the tests, and names the ones that skipped themselves for lack of a tool. Those on a
-/// Kubernetes node build Kubernetes first, which takes minutes: they are run when asked for, and by CI.
+/// Builds the programs, runs the tests, and lists those that were skipped for lack of a tool. Tests on
+/// Kubernetes nodes first build Kubernetes, which takes minutes, so they run only on request and in CI.
 pub fn test(words: Vec<String>) -> Result<(), Failure> {
     if let Some((name, rest)) = words.split_first()
         && !name.starts_with('-')
@@ -94,13 +95,13 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
         return test_crate(name, rest);
     }
     let selection = Selection::of(words);
-    // Another run that calls this one makes the account.
-    let accounted = std::env::var_os(SKIPPED);
-    let skipped = accounted
+    // If the variable is set, another run has called this one, and will print the list.
+    let outer = std::env::var_os(SKIPPED);
+    let skipped = outer
         .as_ref()
         .map_or_else(|| built("skipped-tests"), PathBuf::from);
-    if accounted.is_none() {
-        forget(&skipped)?;
+    if outer.is_none() {
+        remove_list(&skipped)?;
     }
     build(&selection)?;
     let mut tests = match selection.words.is_empty() {
@@ -110,18 +111,18 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     if !selection.workspace {
         tests.clear();
     }
-    if selection.looks_whole() && strict() {
-        // In front of the last, which is taken from behind at once.
+    if selection.is_unrestricted() && strict() {
+        // Before the last one, which starts at once, as programs are taken from both ends.
         tests.insert(tests.len().saturating_sub(1), new_histories());
     }
     for program in &mut tests {
-        told(&mut program.command, &selection, &skipped);
+        set_environment(&mut program.command, &selection, &skipped);
     }
     let mut tested = programs::run(tests);
     if selection.cluster {
-        // Alone: what rules two nodes keeps the processors busy by itself, and losses are counted.
-        let mut command = told_what_is_built(Command::new(root().join(CLUSTER)));
-        told(&mut command, &selection, &skipped);
+        // Alone: two Kubernetes nodes keep the processors busy, and these tests count lost queries.
+        let mut command = with_version(Command::new(root().join(CLUSTER)));
+        set_environment(&mut command, &selection, &skipped);
         let name = "tests/cluster".to_owned();
         let on_nodes = programs::run(vec![Program { name, command }]);
         tested = match (tested, on_nodes) {
@@ -129,30 +130,33 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
             (one, other) => one.and(other),
         };
     }
-    if accounted.is_some() {
+    if outer.is_some() {
         return tested;
     }
     let skips = report(&skipped)?;
     tested?;
-    if selection.looks_whole() && !selection.cluster {
+    if selection.is_unrestricted() && !selection.cluster {
         println!(
-            "left out: the tests on a Kubernetes node. `cargo xtask test cluster` runs them, as root; the first \
-             time it builds Kubernetes, for about eight minutes"
+            "skipped: the tests on a Kubernetes node. Run them as root with `cargo xtask test cluster`; the first \
+             time, it builds Kubernetes, which takes about eight minutes"
         );
     }
     if skips > 0 && strict() {
-        return Err(format!("{skips} tests were skipped, and CI=true allows none"));
+        return Err(format!(
+            "{skips} tests were skipped, listed above; with CI=true none may be"
+        ));
     }
     Ok(())
 }
 
-/// The programs of all tests, with what takes longest at both ends: a program is taken from either.
+/// Returns the programs of all tests. The two that take longest are the first and the last, since programs
+/// are taken from both ends.
 fn all() -> Result<Vec<Program>, Failure> {
     let mut tests = programs::compiled()?;
     let mut command = Build::Quick.cargo("test");
     command.arg("--doc");
     tests.push(Program {
-        name: "examples in the documentation of crates".to_owned(),
+        name: "examples in rustdoc".to_owned(),
         command,
     });
     let place = |program: &Program| match program.name.as_str() {
@@ -164,7 +168,7 @@ fn all() -> Result<Vec<Program>, Failure> {
     Ok(tests)
 }
 
-/// Histories of the box that nobody has seen before, which CI plays as well.
+/// Returns the command that plays new histories of the simulation, which CI runs, too.
 fn new_histories() -> Program {
     let command = cargo(["xtask", "simulate", "--release", "--minutes", HISTORIES]);
     Program {
@@ -173,7 +177,7 @@ fn new_histories() -> Program {
     }
 }
 
-/// The tests that some words are about, as cargo takes them.
+/// Returns the command that runs the tests selected by some words.
 fn chosen(words: &[String]) -> Program {
     let mut command = Build::Quick.cargo("test");
     command
@@ -186,7 +190,7 @@ fn chosen(words: &[String]) -> Program {
     }
 }
 
-/// The programs that tests start from outside.
+/// Builds the tests, and the programs that they start.
 fn build(selection: &Selection) -> Result<(), Failure> {
     setup::wasm_target()?;
     let mut tests = Build::Quick.cargo("build");
@@ -202,8 +206,9 @@ fn build(selection: &Selection) -> Result<(), Failure> {
     }
 }
 
-/// Begins to build Kubernetes, if that is still to be done, with what processors have nothing better to do. The tests on it
-/// wait until that is done, or do it themselves; should the programs not compile, what is built is there the next time.
+/// Starts to build Kubernetes in the background at the lowest priority, unless it is already built. The tests
+/// on it wait until that has ended, or build it themselves. If our programs do not compile, the next run uses
+/// what was built.
 fn prepare_cluster() -> Result<(), Failure> {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(root().join(CLUSTER));
@@ -213,8 +218,9 @@ fn prepare_cluster() -> Result<(), Failure> {
         .map_err(|error| format!("cannot run {CLUSTER}: {error}"))
 }
 
-/// What the tests have to know: which program, and where to say that one was skipped.
-fn told(command: &mut Command, selection: &Selection, skipped: &Path) {
+/// Sets the variables that the tests read: which programs to start, where to list skipped tests, and how many
+/// threads to use.
+fn set_environment(command: &mut Command, selection: &Selection, skipped: &Path) {
     command
         .env("DNSWEIR_PROGRAMS", selection.build.folder())
         .env("DNSWEIR_BUILD", selection.build.name())
@@ -227,17 +233,17 @@ fn told(command: &mut Command, selection: &Selection, skipped: &Path) {
     }
 }
 
-/// Minutes of new histories.
+/// For how many minutes new histories are played.
 const HISTORIES: &str = "2";
 
-/// How many tests share a core: most of them wait for a server most of the time.
+/// Threads of tests for each core. Tests spend most of their time waiting for a server.
 const THREADS: usize = 3;
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn forget(skipped: &Path) -> Result<(), Failure> {
+fn remove_list(skipped: &Path) -> Result<(), Failure> {
     match fs::remove_file(skipped) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("{}: {error}", skipped.display()))
@@ -246,7 +252,8 @@ fn forget(skipped: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Prints what the tests left in the file, a line each, and counts it. What `--quick` leaves out was meant to be.
+/// Prints the list of skipped tests, one in each line of the file, and returns their number. Tests that
+/// `--quick` leaves out do not count.
 fn report(skipped: &Path) -> Result<usize, Failure> {
     let text = match fs::read_to_string(skipped) {
         Ok(text) => text,

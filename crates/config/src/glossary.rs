@@ -429,8 +429,8 @@ mod tests {
         });
         words.extend(SYNTAX.iter().map(|&token| token.to_owned()));
         let mut text = String::from(
-            "# The configuration language, for libFuzzer to put words where octets would seldom make any.\n\
-             # Written by a test of crates/config from the tables of words, with UPDATE=1 in the environment.\n",
+            "# Words of the configuration language for libFuzzer, since random bytes would seldom form one.\n\
+             # Generated from the tables of words by a test of crates/config, with UPDATE=1 in the environment.\n",
         );
         for word in words {
             text += &format!("\"{}\"\n", word.replace('\\', "\\\\").replace('"', "\\\""));

@@ -1,4 +1,4 @@
-//! Whether two folders hold the same.
+//! Compares two folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::commands::Failure;
 
-/// Compares all files, octet by octet.
+/// Compares all files byte by byte.
 ///
 /// # Errors
-/// Names those that differ, and those that only one has.
+/// Lists files that differ, and files that only one folder has.
 pub fn folders(first: &Path, second: &Path) -> Result<(), Failure> {
     let (left, mut right) = (files(first)?, files(second)?);
     let mut differences = Vec::new();
@@ -29,14 +29,11 @@ pub fn folders(first: &Path, second: &Path) -> Result<(), Failure> {
     );
     match differences.is_empty() {
         true => Ok(()),
-        false => Err(format!(
-            "two builds are not the same:\n{}",
-            differences.join("\n")
-        )),
+        false => Err(format!("the two builds differ:\n{}", differences.join("\n"))),
     }
 }
 
-/// All files below a folder, by their paths in it.
+/// Returns all files below a folder by their relative paths.
 fn files(folder: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, Failure> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_owned()];
@@ -61,7 +58,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 mod tests {
     use super::*;
 
-    /// Two folders, which nobody else has.
+    /// Creates two equal folders for this process.
     fn two() -> [PathBuf; 2] {
         let folder = std::env::temp_dir().join(format!("dnsweir-compare-{}", std::process::id()));
         ["first", "second"].map(|name| {
@@ -74,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_named() {
+    fn differences_are_listed() {
         let [first, second] = two();
         assert_eq!(folders(&first, &second), Ok(()));
         fs::write(first.join("oci/b"), "c").unwrap();

@@ -1,4 +1,4 @@
-//! What is said about a release on the command line.
+//! The command line of `cargo xtask release`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,32 @@ use crate::build::target;
 use crate::commands::Failure;
 use crate::processor::{self, Processor};
 
-/// All of it.
+/// The options of a release.
 #[derive(Debug)]
 pub struct Options {
-    /// The folder that everything is put into.
+    /// The folder for the artifacts.
     pub out: PathBuf,
-    /// Where others find the source, as a URL.
+    /// The public URL of the source.
     pub repository: Option<String>,
-    /// Where image and chart are pushed: a registry, with the path before their names.
+    /// The registry of image and chart, with the path before their names.
     pub registry: Option<String>,
-    /// The URI that stands for who builds.
+    /// The URI that identifies the builder.
     pub builder: Option<String>,
-    /// A private key, in PEM.
+    /// The private key to sign with, in PEM.
     pub key: Option<PathBuf>,
-    /// Whether it is pushed.
+    /// Whether image and chart are pushed.
     pub push: bool,
-    /// Whether it is built a second time.
+    /// Whether everything is built again and compared.
     pub twice: bool,
-    /// What it is for.
+    /// The processors to build for.
     pub processors: Vec<&'static Processor>,
 }
 
 impl Options {
-    /// Reads the words.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// Those that mean nothing, and those that mean nothing without another.
+    /// If a flag is unknown, lacks its value or lacks another flag that it needs.
     pub fn read(args: &[String]) -> Result<Options, Failure> {
         let mut options = Options {
             out: target().join("artifacts"),
@@ -45,7 +45,12 @@ impl Options {
         };
         let mut words = args.iter();
         while let Some(word) = words.next() {
-            let mut value = || words.next().cloned().ok_or_else(|| format!("{word}: say which"));
+            let mut value = || {
+                words
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| format!("{word} needs a value"))
+            };
             match word.as_str() {
                 "--out" => options.out = absolute(&value()?)?,
                 "--repository" => options.repository = Some(value()?.trim_end_matches('/').to_owned()),
@@ -55,56 +60,61 @@ impl Options {
                 "--arch" => options.processors.push(processor::named(&value()?)?),
                 "--push" => options.push = true,
                 "--twice" => options.twice = true,
-                other => return Err(format!("`{other}` is no word of `cargo xtask release`")),
+                other => {
+                    return Err(format!(
+                        "unknown flag `{other}`: packaging/README.md lists those of `cargo xtask release`"
+                    ));
+                }
             }
         }
-        options.fit()?;
+        options.check()?;
         if options.processors.is_empty() {
             options.processors.extend(&processor::ALL);
         }
         Ok(options)
     }
 
-    fn fit(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         if self.push && self.registry.is_none() {
-            return Err("--push: say where to, with --registry".to_owned());
+            return Err("--push needs --registry, the registry to push to".to_owned());
         }
         if self.builder.is_some() && self.repository.is_none() {
-            return Err("--builder: provenance names the source as well, with --repository".to_owned());
+            return Err("--builder needs --repository: the provenance also names the source".to_owned());
         }
         match &self.repository {
             Some(url) if !url.starts_with("https://") => {
-                Err(format!("--repository {url}: a URL begins with https://"))
+                Err(format!("--repository {url}: the URL must begin with https://"))
             }
             _ => Ok(()),
         }
     }
 
-    /// The image's name, if it has a registry.
+    /// Returns the image's name, if a registry is given.
     pub fn image(&self) -> Option<String> {
         self.registry
             .as_ref()
             .map(|registry| format!("{registry}/dnsweir"))
     }
 
-    /// The words for another run that makes the same, and neither signs nor pushes it.
-    pub fn what_is_made(&self) -> Vec<String> {
-        let said = [
+    /// Returns the flags for a run that builds the same artifacts, but neither signs nor pushes them.
+    pub fn rebuild_flags(&self) -> Vec<String> {
+        let given = [
             ("--repository", &self.repository),
             ("--registry", &self.registry),
             ("--builder", &self.builder),
         ];
-        let said = said
+        let given = given
             .into_iter()
             .filter_map(|(word, value)| Some((word, value.clone()?)));
         let archs = self.processors.iter().map(|one| ("--arch", one.name.to_owned()));
-        said.chain(archs)
+        given
+            .chain(archs)
             .flat_map(|(word, value)| [word.to_owned(), value])
             .collect()
     }
 }
 
-/// A path that is the same in another folder.
+/// Makes a path absolute, so that it is valid in any working folder.
 fn absolute(path: &str) -> Result<PathBuf, Failure> {
     std::path::absolute(Path::new(path)).map_err(|error| format!("{path}: {error}"))
 }
@@ -118,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_nothing_is_published() {
+    fn without_flags_nothing_is_published() {
         let options = read("").unwrap();
         assert!(!options.push && options.registry.is_none() && options.key.is_none());
         let names: Vec<&str> = options.processors.iter().map(|one| one.name).collect();
@@ -126,25 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn a_second_run_makes_the_same_and_publishes_nothing() {
-        let line = "--repository https://git.example/a/ --registry r.example/a --builder https://b.example/1 --key k --push --twice --arch amd64";
-        let words = read(line).unwrap().what_is_made().join(" ");
+    fn a_second_run_builds_the_same_and_publishes_nothing() {
+        let line = "--repository https://git.example/a/ --registry r.example/a --builder https://b.example/1 \
+                    --key k --push --twice --arch amd64";
+        let words = read(line).unwrap().rebuild_flags().join(" ");
         assert_eq!(
             words,
             "--repository https://git.example/a --registry r.example/a --builder https://b.example/1 --arch amd64"
         );
-        assert_eq!(read(&words).unwrap().what_is_made().join(" "), words);
+        assert_eq!(read(&words).unwrap().rebuild_flags().join(" "), words);
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for (line, expected) in [
             ("--push", "--registry"),
             ("--builder https://b.example/1", "--repository"),
             ("--repository git.example", "https://"),
-            ("--arch riscv64", "amd64 and arm64"),
-            ("--key", "say which"),
-            ("--sign", "no word"),
+            ("--arch riscv64", "amd64 or arm64"),
+            ("--key", "needs a value"),
+            ("--sign", "unknown flag"),
         ] {
             let wrong = read(line).unwrap_err();
             assert!(wrong.contains(expected), "{line}: {wrong}");

@@ -1,4 +1,4 @@
-//! What a release is made with, and of: looked at before hours are spent on it.
+//! Checks the tools and the source of a release, before it spends hours on it.
 
 use std::process::Command;
 
@@ -6,23 +6,26 @@ use super::options::Options;
 use crate::commands::{Failure, root};
 use crate::released;
 
-/// Programs, and the packages of Debian that have them: for all, for the other processor, to sign, and to push.
+/// Programs that every release needs, and the Debian packages that have them.
 const ALWAYS: [(&str, &str); 3] = [
     ("musl-gcc", "musl-tools"),
     ("xtables-nft-multi", "iptables"),
     ("nft", "nftables"),
 ];
+/// The Debian package of the emulators, for the other processor.
 const EMULATORS: &str = "qemu-user-static";
+/// For signing.
 const SIGN: [(&str, &str); 1] = [("openssl", "openssl")];
+/// For pushing.
 const PUSH: [(&str, &str); 1] = [("skopeo", "skopeo")];
 
-/// Whether all is there that these options want.
+/// Checks that a release with these options can be built: programs, committed source, tag, and a kept filter.
 ///
 /// # Errors
-/// Says what is not, and how to get it.
-pub fn are_there(options: &Options) -> Result<(), Failure> {
+/// Names what is missing or wrong, and how to fix it.
+pub fn check(options: &Options) -> Result<(), Failure> {
     let mut wanted: Vec<(&str, String)> = ALWAYS.map(|(tool, package)| (tool, package.to_owned())).into();
-    for processor in options.processors.iter().filter(|one| !one.is_here()) {
+    for processor in options.processors.iter().filter(|one| !one.is_native()) {
         wanted.push((processor.gcc, processor.gcc_package()));
         wanted.push((processor.emulator, EMULATORS.to_owned()));
     }
@@ -40,41 +43,41 @@ pub fn are_there(options: &Options) -> Result<(), Failure> {
         .collect();
     if !missing.is_empty() {
         return Err(format!(
-            "not everything is there: apt-get install {}",
+            "programs are missing: apt-get install {}",
             missing.join(" ")
         ));
     }
-    nothing_changed()?;
-    tag_is_the_version()?;
-    released::is_kept()
+    check_committed()?;
+    check_tag()?;
+    released::check_kept()
 }
 
-/// Programs of the system are not in everybody's path.
+/// Returns whether a program is installed. The folders of system programs may not be in PATH.
 fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.any(|folder| folder.join(tool).is_file())
 }
 
-/// What is built has to be what the commit says.
-fn nothing_changed() -> Result<(), Failure> {
+/// Checks that everything is committed: the artifacts name the commit that they are built from.
+fn check_committed() -> Result<(), Failure> {
     let changes = git(&["status", "--porcelain", "--untracked-files=all"])?;
     match changes.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "a release is made of what is committed, and there is more:\n{changes}"
+            "files differ from the commit: commit or remove the changes before a release\n{changes}"
         )),
     }
 }
 
-/// A commit that is tagged as a version is tagged as this one.
-fn tag_is_the_version() -> Result<(), Failure> {
+/// Checks that the commit's version tag, if it has one, is this version.
+fn check_tag() -> Result<(), Failure> {
     let wanted = concat!("v", env!("CARGO_PKG_VERSION"));
     let tags = git(&["tag", "--points-at", "HEAD", "v*"])?;
     match tags.is_empty() || tags.lines().any(|tag| tag == wanted) {
         true => Ok(()),
         false => Err(format!(
-            "the commit is tagged {tags}, and Cargo.toml says {wanted}"
+            "the commit's tag {tags} is not the version in Cargo.toml: it must be {wanted}"
         )),
     }
 }
@@ -98,9 +101,9 @@ mod tests {
     use super::*;
     use crate::processor;
 
-    /// What is missing there is found before a tag is, not after.
+    /// Finds a package missing from the workflow before a tag starts it.
     #[test]
-    fn the_workflow_installs_what_is_wanted() {
+    fn the_workflow_installs_all_tools() {
         let workflow = std::fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
         let named = ALWAYS
             .iter()

@@ -1,4 +1,5 @@
-//! Whether a program needs nothing: it answers a query from a folder that has it and two files of its own, as the root of its file system.
+//! Checks that a static program needs no other files: as the root of its file system, it gets a folder that
+//! has only the program, a configuration and a zone file, and must answer a query there.
 
 use std::fs;
 use std::io;
@@ -12,20 +13,20 @@ use crate::build::target;
 use crate::commands::{Failure, call};
 use crate::processor::Processor;
 
-/// What it answers.
+/// The zone that it answers from.
 const ZONE: &str = "@ 300 SOA ns host 1 2 3 4 5\n@ 300 NS ns\nns 300 A 192.0.2.53\nwww 300 A 192.0.2.7\n";
 
 /// A query for www.example A, with RD (RFC 1035 section 4).
 const QUERY: &[u8] =
     b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x00\x00\x01\x00\x01";
 
-/// How long a program may take to answer, under an emulator too.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a program may take to answer, even in an emulator.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Tries a program that is linked statically: its version, its opinion of a configuration, and an answer.
+/// Tries a statically linked program: it prints its version, checks a configuration, and answers a query.
 ///
 /// # Errors
-/// When it does not run, or answers something else.
+/// If it does not run, or gives a wrong answer.
 pub fn run(program: &Path, processor: &Processor) -> Result<(), Failure> {
     let root = target().join("trial").join(processor.name);
     let failed = |error: io::Error| format!("{}: {error}", root.display());
@@ -35,7 +36,7 @@ pub fn run(program: &Path, processor: &Processor) -> Result<(), Failure> {
     fs::create_dir_all(&root).map_err(failed)?;
     fs::copy(program, root.join("dnsweir")).map_err(failed)?;
     fs::write(root.join("example.zone"), ZONE).map_err(failed)?;
-    // Bound and given back: nobody else is asked for it meanwhile.
+    // The kernel picks a free port. It is released again, but not soon given to another socket.
     let port = UdpSocket::bind("127.0.0.1:0")
         .and_then(|socket| socket.local_addr())
         .map_err(failed)?
@@ -43,7 +44,7 @@ pub fn run(program: &Path, processor: &Processor) -> Result<(), Failure> {
     let text = format!("listen \"127.0.0.1:{port}\"\nzone \"example\" {{ file \"/example.zone\" }}\n");
     fs::write(root.join("dnsweir.kdl"), text).map_err(failed)?;
     let emulator = emulator(processor, &root).map_err(failed)?;
-    // Who is root may change its root, and in a container perhaps make no namespace.
+    // Root may change the root folder, but in a container perhaps not create a user namespace.
     let is_root = fs::metadata("/proc/self").map_err(failed)?.uid() == 0;
     let inside = || {
         let mut command = Command::new("unshare");
@@ -61,7 +62,7 @@ pub fn run(program: &Path, processor: &Processor) -> Result<(), Failure> {
     let child = serve.stdin(Stdio::null()).spawn();
     let mut child = child.map_err(|error| format!("cannot run unshare: {error}"))?;
     let answer = answer(&mut child, port);
-    // It may have ended by itself, which is then the failure.
+    // Fails if it has ended by itself; `answer` then reports that.
     let _ = child.kill();
     let _ = child.wait();
     let answer = answer?;
@@ -70,13 +71,14 @@ pub fn run(program: &Path, processor: &Processor) -> Result<(), Failure> {
             println!("{} answers from an empty root", program.display());
             Ok(())
         }
-        false => Err(format!("{}: it answered {answer:02x?}", program.display())),
+        false => Err(format!("{}: wrong answer {answer:02x?}", program.display())),
     }
 }
 
-/// The emulator inside, if the program is for another processor. It needs nothing either.
+/// Copies the emulator into the root if the program is for another processor, and returns its path there. The
+/// emulator is also linked statically.
 fn emulator(processor: &Processor, root: &Path) -> io::Result<Option<&'static str>> {
-    if processor.is_here() {
+    if processor.is_native() {
         return Ok(None);
     }
     let path = PathBuf::from("/usr/bin").join(processor.emulator);
@@ -84,7 +86,7 @@ fn emulator(processor: &Processor, root: &Path) -> io::Result<Option<&'static st
     Ok(Some("/emulator"))
 }
 
-/// Asks until there is an answer.
+/// Repeats the query until there is an answer.
 fn answer(child: &mut Child, port: u16) -> Result<Vec<u8>, Failure> {
     let failed = |error: io::Error| format!("127.0.0.1:{port}: {error}");
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
@@ -93,20 +95,23 @@ fn answer(child: &mut Child, port: u16) -> Result<Vec<u8>, Failure> {
         .set_read_timeout(Some(Duration::from_millis(200)))
         .map_err(failed)?;
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            return Err(format!("it ended before it answered: {status}"));
+            return Err(format!("the program ended before it answered: {status}"));
         }
         let mut response = [0; 512];
         let sent = socket.send(QUERY);
         match sent.and_then(|_| socket.recv(&mut response)) {
             Ok(length) => return Ok(response[..length].to_vec()),
-            // Nobody listens yet, which is said at once.
+            // The program does not listen yet. The kernel reports that at once, so wait.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::thread::sleep(Duration::from_millis(50))
             }
             Err(_) => {}
         }
     }
-    Err(format!("no answer in {} s", PATIENCE.as_secs()))
+    Err(format!(
+        "no answer from 127.0.0.1:{port} in {} s",
+        TIMEOUT.as_secs()
+    ))
 }
