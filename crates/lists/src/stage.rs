@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -14,11 +13,11 @@ use super::hash::Names;
 use super::rules::Word;
 use super::show::show;
 use super::state::State;
-use crate::background::{Background, learnt};
+use crate::background::{Background, Loading};
 use crate::config::{self, ListAnswer};
 use crate::dns::name::Text;
 use crate::metrics::Metrics;
-use dnsweir_answer::{Fallthrough, Question, Resolution, Status};
+use dnsweir_answer::{Awaited, Fallthrough, Question, Resolution, Status, Upkeep};
 
 /// A `lists` stage.
 pub struct Lists {
@@ -27,7 +26,7 @@ pub struct Lists {
     /// The names of `allow`, which no list blocks.
     allowed: Fallthrough,
     fetch: OnceLock<Arc<dyn Fetch>>,
-    begun: OnceLock<Instant>,
+    loading: Loading,
     thread: Mutex<Option<Background>>,
 }
 
@@ -77,63 +76,14 @@ impl Lists {
             allowed: Fallthrough::new(&config.allow),
             config: config.clone(),
             fetch: OnceLock::new(),
-            begun: OnceLock::new(),
+            loading: Loading::new(config.wait),
             thread: Mutex::new(None),
         }
     }
 
-    /// Sets what fetches remote lists. Only the first call, before [`Lists::begin`], has an effect.
+    /// Sets what fetches remote lists. Only the first call, before it loads, has an effect.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
         let _ = self.fetch.set(Arc::clone(fetch));
-    }
-
-    /// Starts the thread that reads the lists. Only the first call has an effect.
-    pub fn begin(&self) {
-        if self.begun.set(Instant::now()).is_err() {
-            return;
-        }
-        let follower = Follower {
-            states: self.states.clone(),
-            fetch: self.fetch.get().cloned(),
-            every: self.config.every,
-            turn: Semaphore::new(1),
-        };
-        match Background::start("lists", move || follower.run()) {
-            Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "lists: there is no thread to read them"),
-        }
-    }
-
-    /// Calls [`Lists::begin`], then waits until each list was read once, but at most `wait` from the start.
-    pub async fn bring_up(&self) {
-        self.begin();
-        learnt(self.begun.get(), self.config.wait, self.ready()).await;
-    }
-
-    /// Waits until each list was read once.
-    pub async fn ready(&self) {
-        for state in &self.states {
-            state.came().await;
-        }
-    }
-
-    /// Returns why the stage is not ready, if it is not.
-    pub fn not_ready(&self) -> Option<String> {
-        let wait = self.config.wait;
-        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
-        let missing = self
-            .states
-            .iter()
-            .find(|state| !state.has_come())
-            .filter(|_| waits)?;
-        let why = missing
-            .attempts
-            .problem()
-            .unwrap_or_else(|| "it is being read".into());
-        Some(format!(
-            "the list {:?} has not come yet: {why}",
-            missing.config.name
-        ))
     }
 
     /// Answers a question from the lists as last read.
@@ -150,27 +100,6 @@ impl Lists {
                 Resolution::NotMine
             }
             Said::Nothing => Resolution::NotMine,
-        })
-    }
-
-    /// Describes the same verdict for a trace; `None` if no list has the name.
-    pub fn words(&self, question: &Question<'_>) -> Option<String> {
-        self.said(question, |said| match said {
-            Said::Listed(state, word, listed) => {
-                let verb = if matches!(word, Word::Addresses(_)) {
-                    "has"
-                } else {
-                    "blocks"
-                };
-                Some(format!(
-                    "the list {:?} {verb} {}",
-                    state.config.name,
-                    Text(listed)
-                ))
-            }
-            Said::Passed(Some(state)) => Some(format!("the list {:?} lets it through", state.config.name)),
-            Said::Passed(None) => Some("`allow` lets it through".into()),
-            Said::Nothing => None,
         })
     }
 
@@ -232,9 +161,14 @@ impl Lists {
             why: is_blocked.then(|| format!("list {:?}", state.config.name)),
         }
     }
+}
 
-    /// Returns its part of `/status`.
-    pub fn status(&self) -> Status {
+impl Upkeep for Lists {
+    fn word(&self) -> &'static str {
+        "lists"
+    }
+
+    fn status(&self) -> Status {
         let lists: Vec<String> = self.states.iter().map(|state| state.status()).collect();
         Status {
             text: format!("lists {}", lists.join("; ")),
@@ -242,8 +176,70 @@ impl Lists {
         }
     }
 
-    /// Adds its part of `/metrics`.
-    pub fn show(&self, metrics: &mut Metrics) {
+    fn show(&self, metrics: &mut Metrics) {
         self.states.iter().for_each(|state| show(state, metrics));
+    }
+
+    /// Describes the verdict; `None` if no list has the name.
+    fn words(&self, question: &Question<'_>) -> Option<String> {
+        self.said(question, |said| match said {
+            Said::Listed(state, word, listed) => {
+                let verb = if matches!(word, Word::Addresses(_)) {
+                    "has"
+                } else {
+                    "blocks"
+                };
+                Some(format!(
+                    "the list {:?} {verb} {}",
+                    state.config.name,
+                    Text(listed)
+                ))
+            }
+            Said::Passed(Some(state)) => Some(format!("the list {:?} lets it through", state.config.name)),
+            Said::Passed(None) => Some("`allow` lets it through".into()),
+            Said::Nothing => None,
+        })
+    }
+
+    /// Starts the thread that reads the lists.
+    fn load(&self) {
+        if !self.loading.begins() {
+            return;
+        }
+        let follower = Follower {
+            states: self.states.clone(),
+            fetch: self.fetch.get().cloned(),
+            every: self.config.every,
+            turn: Semaphore::new(1),
+        };
+        match Background::start("lists", move || follower.run()) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "lists: there is no thread to read them"),
+        }
+    }
+
+    fn loading(&self) -> Option<&Loading> {
+        Some(&self.loading)
+    }
+
+    /// Waits until each list was read once.
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(async {
+            for state in &self.states {
+                state.came().await;
+            }
+        })
+    }
+
+    fn missing(&self) -> Option<String> {
+        let missing = self.states.iter().find(|state| !state.has_come())?;
+        let why = missing
+            .attempts
+            .problem()
+            .unwrap_or_else(|| "it is being read".into());
+        Some(format!(
+            "the list {:?} has not come yet: {why}",
+            missing.config.name
+        ))
     }
 }

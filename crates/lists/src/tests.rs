@@ -16,7 +16,7 @@ use crate::dns::text::{parse_type, record_lines};
 use crate::dns::{CLASS_IN, rcode_text};
 use crate::metrics::Metrics;
 use crate::read::read;
-use dnsweir_answer::{Question, Resolution};
+use dnsweir_answer::{Question, Resolution, Upkeep as _};
 
 /// Parses a `lists` stage with these words.
 fn config(folder: &Path, words: &str) -> config::Lists {
@@ -162,7 +162,7 @@ async fn names_are_answered_as_their_list_says() {
         "{}",
         lists.status().text
     );
-    assert_eq!(lists.not_ready(), None);
+    assert_eq!(lists.not_ready(true), None);
 }
 
 /// A missing list passes all names to the next stage, and reports so as long as it is waited for.
@@ -175,7 +175,7 @@ async fn a_list_comes_when_its_file_does() {
     lists.begin();
     assert!(
         lists
-            .not_ready()
+            .not_ready(true)
             .unwrap()
             .contains("the list \"late\" has not come yet")
     );

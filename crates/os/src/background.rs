@@ -2,6 +2,7 @@
 //! and short ones for blocking work. A failure to start one is an error, where tokio's `spawn_blocking`
 //! panics.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -36,11 +37,41 @@ impl Background {
     }
 }
 
-/// Waits until `ready`, but at most `wait` since `begun`. Once that has passed, it never waits again.
-pub async fn learnt(begun: Option<&Instant>, wait: Duration, ready: impl Future) {
-    let left = wait.saturating_sub(begun.map_or(Duration::ZERO, Instant::elapsed));
-    if !left.is_zero() {
-        let _ = tokio::time::timeout(left, ready).await;
+/// When something began to load, and how long others wait for that.
+#[derive(Debug)]
+pub struct Loading {
+    begun: OnceLock<Instant>,
+    wait: Duration,
+}
+
+impl Loading {
+    /// It has not begun, and will be waited for this long.
+    pub fn new(wait: Duration) -> Loading {
+        let begun = OnceLock::new();
+        Loading { begun, wait }
+    }
+
+    /// Begins; true for the first call only.
+    pub fn begins(&self) -> bool {
+        self.begun.set(Instant::now()).is_ok()
+    }
+
+    /// How long others still wait.
+    fn left(&self) -> Duration {
+        let passed = self.begun.get().map_or(Duration::ZERO, Instant::elapsed);
+        self.wait.saturating_sub(passed)
+    }
+
+    /// Whether others still wait.
+    pub fn is_awaited(&self) -> bool {
+        !self.left().is_zero()
+    }
+
+    /// Waits for `loaded`, as long as that is awaited. A wait that was in vain is not repeated.
+    pub async fn wait_for(&self, loaded: impl Future) {
+        if self.is_awaited() {
+            let _ = tokio::time::timeout(self.left(), loaded).await;
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! One `forward` stage, shared by all workers: its upstreams, and the limits on queries to them.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,6 +22,8 @@ use crate::dns::suffix_map::SuffixMap;
 /// One `forward` stage, shared by all workers. It outlives reloads that change neither it nor its zone.
 #[derive(Debug)]
 pub struct Forwarder {
+    /// This, for tasks that must not keep it alive.
+    pub(super) me: Weak<Forwarder>,
     pub(super) config: config::Forward,
     /// The first name of the stage's zone: probes ask for it, and for names below it.
     pub(super) zone: Name,
@@ -51,7 +53,8 @@ impl Forwarder {
         for name in config.except.iter().filter_map(|name| Name::parse(name).ok()) {
             except.insert(name.as_bytes(), ());
         }
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             except,
             upstreams: upstreams.collect(),
             config: config.clone(),
@@ -73,23 +76,18 @@ impl Forwarder {
     }
 
     /// Whether any upstream has ever answered with anything but SERVFAIL or REFUSED.
-    pub fn has_answer(&self) -> bool {
+    pub(super) fn has_answer(&self) -> bool {
         *self.answered.borrow()
     }
 
     /// Waits until [`Self::has_answer`].
-    pub async fn answer(&self) {
+    pub(super) async fn answer(&self) {
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
     }
 
-    /// Whether queries to any upstream come back to this proxy.
-    pub fn loops(&self) -> bool {
-        self.upstreams.iter().any(|upstream| upstream.looping())
-    }
-
     /// Whether no upstream is usable because all of them loop back to this proxy.
-    pub fn only_loops(&self) -> bool {
+    pub(super) fn only_loops(&self) -> bool {
         !self.upstreams.is_empty() && self.upstreams.iter().all(|upstream| upstream.looping())
     }
 

@@ -46,7 +46,7 @@ const PLAIN: [Plain; 6] = [
 
 impl Forwarder {
     /// Adds each upstream's metrics. Stages that name the same upstream share its series.
-    pub fn show(&self, metrics: &mut Metrics) {
+    pub(super) fn show_upstreams(&self, metrics: &mut Metrics) {
         for upstream in &self.upstreams {
             let to = upstream.address.to_string();
             let (to, counters) = (("to", &*to), &upstream.counters);

@@ -46,7 +46,7 @@ const LOOP_PAUSE: Duration = Duration::from_secs(8);
 impl Forwarder {
     /// Starts probing every upstream: whether it answers, and whether it loops back. Only the first call has
     /// an effect; it must come from a `LocalRuntime`.
-    pub fn begin(self: &Arc<Self>) {
+    pub(super) fn begin_probing(&self) {
         if self.begun.swap(true, Relaxed) {
             return;
         }
@@ -58,7 +58,7 @@ impl Forwarder {
     }
 
     /// Starts probing an upstream if `suspect` says that this is up to the caller.
-    pub(super) fn probe(self: &Arc<Self>, index: usize, suspect: bool) {
+    pub(super) fn probe(&self, index: usize, suspect: bool) {
         if suspect {
             start(self, index, false);
         }
@@ -72,7 +72,7 @@ impl Forwarder {
 
     /// Handles a received HINFO query for this name (in wire format). If an upstream is being asked for that
     /// very name as a loop probe, it loops back to us: the result is true, and the query deserves no answer.
-    pub fn loop_found(&self, name: &[u8]) -> bool {
+    pub(super) fn loop_found(&self, name: &[u8]) -> bool {
         let Some((&length, rest)) = name.split_first() else {
             return false;
         };
@@ -94,10 +94,10 @@ impl Forwarder {
 /// Probes the upstream with this index until it answers and does not loop back. The caller ensures that only
 /// one such task runs per upstream; the task ends with its forwarder, which it does not keep alive. With
 /// `look`, it also probes for a loop from the start.
-fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
+fn start(forwarder: &Forwarder, index: usize, look: bool) {
     let every = forwarder.config.probe.max(SHORTEST);
     let mut watch = Watch {
-        forwarder: Arc::downgrade(forwarder),
+        forwarder: forwarder.me.clone(),
         index,
     };
     tokio::task::spawn_local(async move {

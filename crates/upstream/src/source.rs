@@ -19,7 +19,8 @@ use crate::dns::records::{self, Meaning, Section, Walk};
 use crate::dns::special::Special;
 use crate::dns::text::record_lines;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
-use dnsweir_answer::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
+use dnsweir_answer::{Awaited, Question, Refused, Resolution, Resolved, Status, Upkeep, UpstreamStatus};
+use dnsweir_counts::metrics::Metrics;
 
 /// Names that share so many labels below the stage's zone form one group for `concurrent`: in the root zone,
 /// a registered domain; in a cluster's domain, the services of a namespace.
@@ -35,24 +36,6 @@ impl Forwarder {
         }
         let denied = self.config.denies_plain_names && is_plain_host(question);
         denied.then(|| denial_of(question))
-    }
-
-    /// The stage's part of `/status`.
-    pub fn status(&self) -> Status {
-        let upstreams = self.upstreams.iter().zip(&self.config.upstreams);
-        let upstreams = upstreams.map(|(upstream, config)| UpstreamStatus {
-            address: config.spelled(self.config.protocol),
-            to: upstream.address.to_string(),
-            healthy: upstream.healthy(),
-            looping: upstream.looping(),
-            unanswered: upstream.counters.failures[Reason::Timeout as usize].load(Relaxed),
-        });
-        let upstreams: Vec<_> = upstreams.collect();
-        let addresses: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.address).collect();
-        Status {
-            text: format!("forward {}", addresses.join(" ")),
-            upstreams,
-        }
     }
 
     /// Takes a place among the `concurrent` queries.
@@ -84,6 +67,57 @@ impl Forwarder {
             true => Resolution::NotMine,
             false => resolution,
         }
+    }
+}
+
+impl Upkeep for Forwarder {
+    fn word(&self) -> &'static str {
+        "forward"
+    }
+
+    fn status(&self) -> Status {
+        let upstreams = self.upstreams.iter().zip(&self.config.upstreams);
+        let upstreams = upstreams.map(|(upstream, config)| UpstreamStatus {
+            address: config.spelled(self.config.protocol),
+            to: upstream.address.to_string(),
+            healthy: upstream.healthy(),
+            looping: upstream.looping(),
+            unanswered: upstream.counters.failures[Reason::Timeout as usize].load(Relaxed),
+        });
+        let upstreams: Vec<_> = upstreams.collect();
+        let addresses: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.address).collect();
+        Status {
+            text: format!("forward {}", addresses.join(" ")),
+            upstreams,
+        }
+    }
+
+    fn show(&self, metrics: &mut Metrics) {
+        self.show_upstreams(metrics);
+    }
+
+    /// Starts probing every upstream: whether it answers, and whether it loops back.
+    fn begin(&self) {
+        self.begin_probing();
+    }
+
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.answer())
+    }
+
+    fn not_ready(&self, starting: bool) -> Option<String> {
+        if self.only_loops() {
+            return Some("every upstream loops back to this proxy".into());
+        }
+        (starting && !self.has_answer()).then(|| "no upstream has answered yet".into())
+    }
+
+    fn is_own_probe(&self, name: &[u8]) -> bool {
+        self.loop_found(name)
+    }
+
+    fn loops(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.looping())
     }
 }
 

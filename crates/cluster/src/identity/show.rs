@@ -10,11 +10,7 @@ use crate::metrics::Metrics;
 impl NodePods {
     /// Why queries should not come here yet.
     pub fn not_ready(&self) -> Option<String> {
-        let waits = self
-            .begun
-            .get()
-            .is_none_or(|begun| begun.elapsed() < self.config.wait);
-        if *self.state.complete.borrow() || !waits {
+        if *self.state.complete.borrow() || !self.loading.is_awaited() {
             return None;
         }
         let why = self.problem();

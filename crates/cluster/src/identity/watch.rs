@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -13,7 +12,7 @@ use super::objects::{read_namespace, read_pod};
 use super::roster::{News, Roster};
 use super::state::State;
 use crate::api_server::{Client, Collection, Reflector, keep_connected, resources};
-use crate::background::{Background, learnt};
+use crate::background::{Background, Loading};
 use crate::config;
 use dnsweir_answer::identity::Identity;
 
@@ -24,7 +23,7 @@ const WAITING: usize = 256;
 pub struct NodePods {
     pub(super) config: config::NodePods,
     pub(super) state: Arc<State>,
-    pub(super) begun: OnceLock<Instant>,
+    pub(super) loading: Loading,
     thread: Mutex<Option<Background>>,
 }
 
@@ -34,7 +33,7 @@ impl NodePods {
         Arc::new(NodePods {
             config: config.clone(),
             state: Arc::new(State::new()),
-            begun: OnceLock::new(),
+            loading: Loading::new(config.wait),
             thread: Mutex::new(None),
         })
     }
@@ -56,10 +55,9 @@ impl NodePods {
 
     /// Starts following. Only the first call has an effect.
     pub fn begin(&self) {
-        self.begun.get_or_init(|| {
+        if self.loading.begins() {
             self.start_thread();
-            Instant::now()
-        });
+        }
     }
 
     /// Starts following, and waits until all pods are known, but at most the configured time since the start.
@@ -67,7 +65,7 @@ impl NodePods {
         self.begin();
         let mut complete = self.state.complete.subscribe();
         let known = complete.wait_for(|complete| *complete);
-        learnt(self.begun.get(), self.config.wait, known).await;
+        self.loading.wait_for(known).await;
     }
 
     fn start_thread(&self) {

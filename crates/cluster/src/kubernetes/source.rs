@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_local;
@@ -14,11 +14,11 @@ use super::rules::Rules;
 use super::stage::Kubernetes;
 use super::state::State;
 use super::transfer::Snapshot;
-use crate::background::learnt;
+use crate::background::Loading;
 use crate::config::spell_duration;
 use crate::metrics::Metrics;
 use crate::transfer::{Contents, Outgoing, notify, say_signed};
-use dnsweir_answer::{Question, Resolution, Status};
+use dnsweir_answer::{Awaited, Question, Resolution, Status, Upkeep};
 
 /// The shortest time between two NOTIFY messages to a secondary.
 const BETWEEN: Duration = Duration::from_secs(5);
@@ -70,14 +70,8 @@ impl Kubernetes {
         teller.answer(question)
     }
 
-    /// Starts following the cluster.
-    pub fn begin(&self) {
-        self.begun.get_or_init(Instant::now);
-        self.cluster.begin();
-    }
-
     /// Starts notifying secondaries. Only the first call has an effect; it must come from a `LocalRuntime`.
-    pub fn begin_to_notify(&self) {
+    fn begin_to_notify(&self) {
         let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
             return;
         };
@@ -88,33 +82,14 @@ impl Kubernetes {
             spawn_local(tell_of_changes(outgoing, state, rules, changes, secondary));
         }
     }
+}
 
-    /// Starts following, and waits until it is ready, but at most `wait` since the start.
-    pub async fn bring_up(&self) {
-        self.begin();
-        learnt(self.begun.get(), self.wait, self.ready()).await;
+impl Upkeep for Kubernetes {
+    fn word(&self) -> &'static str {
+        "kubernetes"
     }
 
-    /// Waits until everything has been listed once.
-    pub async fn ready(&self) {
-        self.cluster.state.complete().await;
-    }
-
-    /// Why queries should not come here yet.
-    pub fn not_ready(&self) -> Option<String> {
-        let state = &self.cluster.state;
-        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
-        if state.is_complete() || !waits {
-            return None;
-        }
-        let why = state
-            .problem()
-            .unwrap_or_else(|| "the first list is in progress".into());
-        Some(format!("nothing is known of the cluster yet: {why}"))
-    }
-
-    /// Its part of `/status`.
-    pub fn status(&self) -> Status {
+    fn status(&self) -> Status {
         let state = &self.cluster.state;
         let counts = state.kinds.iter().map(|&kind| {
             let count = state.of(kind).objects.load(Relaxed);
@@ -137,8 +112,7 @@ impl Kubernetes {
         }
     }
 
-    /// Adds its part of `/metrics`.
-    pub fn show(&self, metrics: &mut Metrics) {
+    fn show(&self, metrics: &mut Metrics) {
         let state = &self.cluster.state;
         let domain = self.rules.domain.to_string();
         let cluster = ("cluster", &*domain);
@@ -178,5 +152,34 @@ impl Kubernetes {
         if let Some(outgoing) = &self.outgoing {
             outgoing.show(&domain, metrics);
         }
+    }
+
+    /// Starts following the cluster.
+    fn load(&self) {
+        if self.loading.begins() {
+            self.cluster.begin();
+        }
+    }
+
+    fn begin(&self) {
+        self.load();
+        self.begin_to_notify();
+    }
+
+    fn loading(&self) -> Option<&Loading> {
+        Some(&self.loading)
+    }
+
+    /// Waits until everything has been listed once.
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.cluster.state.complete())
+    }
+
+    fn missing(&self) -> Option<String> {
+        let state = &self.cluster.state;
+        let why = state
+            .problem()
+            .unwrap_or_else(|| "the first list is in progress".into());
+        (!state.is_complete()).then(|| format!("nothing is known of the cluster yet: {why}"))
     }
 }

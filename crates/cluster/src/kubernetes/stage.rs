@@ -1,10 +1,10 @@
 //! A `kubernetes` stage: a cluster, and the rules for its answers.
 
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use super::cluster::Cluster;
 use super::rules::Rules;
+use crate::background::Loading;
 use crate::config;
 use crate::transfer::Outgoing;
 
@@ -16,9 +16,7 @@ pub const MOST_SOCKETS: usize = 20;
 pub struct Kubernetes {
     pub(super) cluster: Arc<Cluster>,
     pub(super) rules: Arc<Rules>,
-    /// How long it may be not ready.
-    pub(super) wait: Duration,
-    pub(super) begun: OnceLock<Instant>,
+    pub(super) loading: Loading,
     /// Its name in `/status`.
     pub(super) text: String,
     /// Zone transfers, if any client may have one.
@@ -35,8 +33,7 @@ impl Kubernetes {
         Kubernetes {
             cluster: Cluster::of(config),
             rules: Arc::new(Rules::new(config)),
-            wait: config.wait,
-            begun: OnceLock::new(),
+            loading: Loading::new(config.wait),
             text,
             outgoing: config.transfer.as_ref().map(Outgoing::new),
         }

@@ -1,16 +1,15 @@
 //! `service-entries` as a source of answers.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::follower::Follower;
-use crate::background::learnt;
+use crate::background::Loading;
 use crate::config::{self, spell_duration};
 use crate::dns::{rcode, rtype};
 use crate::kubernetes::message::{ANSWER, Message, Owner};
 use crate::metrics::Metrics;
-use dnsweir_answer::{Question, Resolution, Status};
+use dnsweir_answer::{Awaited, Question, Resolution, Status, Upkeep};
 
 /// Sockets to the API server: a watch and its successor; also descriptors of epoll and the thread's waker.
 pub const MOST_SOCKETS: usize = 8;
@@ -20,9 +19,7 @@ pub struct ServiceEntries {
     follower: Follower,
     /// In seconds.
     ttl: u32,
-    /// How long it may be not ready.
-    wait: Duration,
-    begun: OnceLock<Instant>,
+    loading: Loading,
 }
 
 impl ServiceEntries {
@@ -32,8 +29,7 @@ impl ServiceEntries {
             follower: Follower::new(config),
             // At most an hour.
             ttl: config.ttl.as_secs() as u32,
-            wait: config.wait,
-            begun: OnceLock::new(),
+            loading: Loading::new(config.wait),
         }
     }
 
@@ -61,40 +57,14 @@ impl ServiceEntries {
             authoritative: true,
         }
     }
+}
 
-    /// Starts following. Only the first call has an effect.
-    pub fn begin(&self) {
-        self.begun.get_or_init(|| {
-            self.follower.begin();
-            Instant::now()
-        });
+impl Upkeep for ServiceEntries {
+    fn word(&self) -> &'static str {
+        "service-entries"
     }
 
-    /// Starts following, and waits until it is ready, but at most `wait` since the start.
-    pub async fn bring_up(&self) {
-        self.begin();
-        learnt(self.begun.get(), self.wait, self.ready()).await;
-    }
-
-    /// Waits until everything has been listed once.
-    pub async fn ready(&self) {
-        self.follower.state.complete().await;
-    }
-
-    /// Why queries should not come here yet.
-    pub fn not_ready(&self) -> Option<String> {
-        let state = &self.follower.state;
-        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
-        if state.is_complete() || !waits {
-            return None;
-        }
-        let why = state.followed.problem();
-        let why = why.unwrap_or_else(|| "the first list is in progress".into());
-        Some(format!("no service entries are known yet: {why}"))
-    }
-
-    /// Its part of `/status`.
-    pub fn status(&self) -> Status {
+    fn status(&self) -> Status {
         let state = &self.follower.state;
         let heard = match state.followed.heard_at() {
             Some(heard) => {
@@ -115,8 +85,7 @@ impl ServiceEntries {
         }
     }
 
-    /// Adds its part of `/metrics`.
-    pub fn show(&self, metrics: &mut Metrics) {
+    fn show(&self, metrics: &mut Metrics) {
         let state = &self.follower.state;
         let followed = &state.followed;
         for (name, help, value) in [
@@ -162,5 +131,27 @@ impl ServiceEntries {
         ] {
             metrics.counter(name, help).shared(&[], value.load(Relaxed));
         }
+    }
+
+    fn load(&self) {
+        if self.loading.begins() {
+            self.follower.begin();
+        }
+    }
+
+    fn loading(&self) -> Option<&Loading> {
+        Some(&self.loading)
+    }
+
+    /// Waits until everything has been listed once.
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.follower.state.complete())
+    }
+
+    fn missing(&self) -> Option<String> {
+        let state = &self.follower.state;
+        let why = state.followed.problem();
+        let why = why.unwrap_or_else(|| "the first list is in progress".into());
+        (!state.is_complete()).then(|| format!("no service entries are known yet: {why}"))
     }
 }

@@ -5,11 +5,10 @@
 //! the worker asks it ([`WorkerSource::ask`]). Either way it answers, fails, or says that the question is not
 //! its own: then the zone's next stage takes over.
 //!
-//! A new kind of source needs a variant of [`Kind`] here, its other duties ([`aside`]), its limits
-//! ([`bounds`]), and a word in `config/source.rs`. Everything else, from `/status` to the cache's keys, goes
-//! through these.
+//! A new kind of source needs a variant of [`Kind`] here, its limits ([`bounds`]), and a word in
+//! `config/source.rs`. The source itself says what it does besides answering ([`Upkeep`]). Everything else,
+//! from `/status` to the cache's keys, goes through these.
 
-mod aside;
 mod bounds;
 pub mod fuzzing;
 #[cfg(test)]
@@ -21,7 +20,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, join_all};
 
-use dnsweir_answer::{Question, Resolution, Resolved, Status};
+use dnsweir_answer::{Question, Resolution, Resolved, Status, Upkeep};
 use dnsweir_cluster::{kubernetes, service_entries};
 use dnsweir_lists::{self as lists, Lists};
 pub use dnsweir_upstream as forward;
@@ -30,7 +29,6 @@ use dnsweir_zones::{file, secondary, transfer};
 use crate::config::SourceConfig;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::metrics::Metrics;
-use aside::Aside;
 use file::File;
 use forward::{Forward, Forwarder, Quota};
 use kubernetes::Kubernetes;
@@ -166,9 +164,9 @@ impl Source {
     }
 
     /// Its duties besides answering.
-    fn aside(&self) -> &dyn Aside {
+    fn upkeep(&self) -> &dyn Upkeep {
         match &self.kind {
-            Kind::Forward(forwarder) => forwarder,
+            Kind::Forward(forwarder) => &**forwarder,
             Kind::Kubernetes(kubernetes) => &**kubernetes,
             Kind::ServiceEntries(entries) => &**entries,
             Kind::File(file) => file,
@@ -179,66 +177,76 @@ impl Source {
 
     /// Its word in the configuration.
     pub(crate) fn word(&self) -> &'static str {
-        self.aside().word()
+        self.upkeep().word()
     }
 
     /// Details for the trace of a question, besides its answer.
     pub(crate) fn words(&self, question: &Question<'_>) -> Option<String> {
-        self.aside().words(question)
+        self.upkeep().words(question)
     }
 
     /// Sets what fetches remote data for it. To be called before `begin`.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
-        self.aside().fetch_by(fetch);
+        if let Kind::Lists(lists) = &self.kind {
+            lists.fetch_by(fetch);
+        }
     }
 
     /// Starts its background work, such as probing upstreams. Only the first call has an effect; it must come
     /// from a `LocalRuntime`.
     pub fn begin(&self) {
-        self.aside().begin();
+        self.upkeep().begin();
     }
 
     /// Starts to load what it needs before it can answer, and waits for that, at most for the configured time
     /// since the start: a wait that was in vain is not repeated.
     async fn bring_up(&self) {
-        self.aside().bring_up().await;
+        self.upkeep().bring_up().await;
     }
 
     /// Answers a request for a zone transfer; `None`: it has no zone of this name to transfer.
     pub fn transfer(&self, asked: &AskedTransfer<'_>) -> Option<TransferReply> {
-        self.aside().transfer(asked)
+        match &self.kind {
+            Kind::Kubernetes(kubernetes) => kubernetes.transfer(asked),
+            Kind::File(file) => file.transfer(asked),
+            Kind::Secondary(secondary) => secondary.transfer(asked),
+            Kind::Forward(_) | Kind::ServiceEntries(_) | Kind::Lists(_) => None,
+        }
     }
 
     /// Handles a primary's NOTIFY; `None`: it is not about a zone of this source.
     pub fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
-        self.aside().notified(asked)
+        match &self.kind {
+            Kind::Secondary(secondary) => secondary.notified(asked),
+            _ => None,
+        }
     }
 
     /// Whether it is authoritative for a zone of exactly this name.
     pub(crate) fn has_zone(&self, name: &[u8]) -> bool {
-        self.aside().origins().any(|origin| origin.as_bytes() == name)
+        self.upkeep().origins().any(|origin| origin.as_bytes() == name)
     }
 
     /// Whether it has a zone with this name below the apex.
     pub(crate) fn has_zone_above(&self, name: &[u8]) -> bool {
-        let mut origins = self.aside().origins().map(Name::as_bytes);
+        let mut origins = self.upkeep().origins().map(Name::as_bytes);
         origins.any(|origin| origin.len() < name.len() && is_at_or_below(name, origin))
     }
 
     /// Whether a HINFO query for this name (in wire format) is a loop probe that this source sent. It gets no
     /// answer.
     pub(crate) fn is_own_probe(&self, name: &[u8]) -> bool {
-        self.aside().is_own_probe(name)
+        self.upkeep().is_own_probe(name)
     }
 
     /// Waits until it is able to answer.
     pub async fn ready(&self) {
-        self.aside().ready().await;
+        self.upkeep().ready().await;
     }
 
     /// Why it keeps the proxy from being ready; `starting`: while startup may still wait for it.
     pub fn not_ready(&self, starting: bool) -> Option<String> {
-        let why = self.aside().not_ready(starting)?;
+        let why = self.upkeep().not_ready(starting)?;
         Some(match &self.key.name {
             Some(name) => format!("source {name:?}: {why}"),
             None => format!("zone {}: {why}", self.key.zone),
@@ -247,17 +255,17 @@ impl Source {
 
     /// Whether queries to one of its upstreams come back to this proxy.
     pub fn loops(&self) -> bool {
-        self.aside().loops()
+        self.upkeep().loops()
     }
 
     /// What `/status` shows about it.
     pub fn status(&self) -> Status {
-        self.aside().status()
+        self.upkeep().status()
     }
 
     /// Adds its metrics.
     pub fn show(&self, metrics: &mut Metrics) {
-        self.aside().show(metrics);
+        self.upkeep().show(metrics);
     }
 }
 

@@ -22,6 +22,7 @@ use super::{Failure, Forward, Forwarder, Quota};
 use crate::config::{self, Policy, Protocol};
 use crate::dns::name::Name;
 use crate::dns::rcode::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
+use dnsweir_answer::Upkeep as _;
 use fake::*;
 
 /// Well below the timeouts of [`config`], well above what loopback takes on a busy machine.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use super::answer::answer;
 
 use crate::config;
-use crate::dns::name::{Name, is_at_or_below};
+use crate::dns::name::is_at_or_below;
 use crate::dns::rcode;
 use crate::metrics::Metrics;
 use crate::transfer::{Asked, Contents, Outgoing, Reply, notify_all, say_signed};
 use crate::zonefile::Zone;
-use dnsweir_answer::Fallthrough;
-use dnsweir_answer::{Question, Resolution, Status};
+use dnsweir_answer::{Fallthrough, Names, Question, Resolution, Status, Upkeep};
 
 /// A `file` stage.
 pub struct File {
@@ -40,21 +39,6 @@ impl File {
         }
     }
 
-    /// The names of its zones.
-    pub fn origins(&self) -> impl Iterator<Item = &Name> {
-        self.zones.iter().map(|zone| &zone.origin)
-    }
-
-    /// Notifies secondaries that the zones may have changed. Only the first call has an effect.
-    pub fn begin(&self) {
-        for (zone, outgoing) in self.zones.iter().zip(&self.outgoing) {
-            if !outgoing.begins() {
-                return;
-            }
-            notify_all(outgoing, &zone.soa());
-        }
-    }
-
     /// The reply to a transfer request; none if no transferable zone has that name.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
         let mut zones = self.zones.iter().zip(&self.outgoing);
@@ -79,9 +63,14 @@ impl File {
         };
         say(zone, question, &self.fallthrough)
     }
+}
 
-    /// The stage's part of `/status`.
-    pub fn status(&self) -> Status {
+impl Upkeep for File {
+    fn word(&self) -> &'static str {
+        "file"
+    }
+
+    fn status(&self) -> Status {
         let zones = self.zones.iter().map(|zone| {
             format!(
                 "{} with serial {} and {} records",
@@ -95,8 +84,7 @@ impl File {
         }
     }
 
-    /// Adds the stage's metrics.
-    pub fn show(&self, metrics: &mut Metrics) {
+    fn show(&self, metrics: &mut Metrics) {
         for (index, zone) in self.zones.iter().enumerate() {
             let origin = zone.origin.to_string();
             let labels = [("origin", &*origin)];
@@ -116,6 +104,20 @@ impl File {
                 outgoing.show(&origin, metrics);
             }
         }
+    }
+
+    /// Notifies secondaries that the zones may have changed.
+    fn begin(&self) {
+        for (zone, outgoing) in self.zones.iter().zip(&self.outgoing) {
+            if !outgoing.begins() {
+                return;
+            }
+            notify_all(outgoing, &zone.soa());
+        }
+    }
+
+    fn origins(&self) -> Names<'_> {
+        Box::new(self.zones.iter().map(|zone| &zone.origin))
     }
 }
 

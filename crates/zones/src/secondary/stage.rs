@@ -1,8 +1,7 @@
 //! `secondary` as a source of answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -10,14 +9,13 @@ use parking_lot::Mutex;
 use super::super::file::say;
 use super::follow::Follower;
 use super::state::State;
-use crate::background::{Background, learnt};
+use crate::background::{Background, Loading};
 use crate::config::{self, spell_duration};
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::metrics::Metrics;
 use crate::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
-use dnsweir_answer::Fallthrough;
-use dnsweir_answer::{Question, Resolution, Status};
+use dnsweir_answer::{Awaited, Fallthrough, Names, Question, Resolution, Status, Upkeep};
 
 /// Descriptors besides those of the zones: epoll, and waking the thread.
 const OWN_SOCKETS: usize = 4;
@@ -33,7 +31,7 @@ pub struct Secondary {
     fallthrough: Fallthrough,
     /// The transfer rules of each zone; empty if transfers are not allowed.
     outgoing: Vec<Arc<Outgoing>>,
-    begun: OnceLock<Instant>,
+    loading: Loading,
     thread: Mutex<Option<Background>>,
 }
 
@@ -75,14 +73,9 @@ impl Secondary {
             fallthrough: Fallthrough::new(&config.fallthrough),
             outgoing: Outgoing::of_each(config.transfer.as_ref(), config.origins.len()),
             config: Arc::new(config.clone()),
-            begun: OnceLock::new(),
+            loading: Loading::new(config.wait),
             thread: Mutex::new(None),
         }
-    }
-
-    /// The names of its zones.
-    pub fn origins(&self) -> impl Iterator<Item = &Name> {
-        self.states.iter().map(|state| &state.origin)
     }
 
     /// The states of its zones.
@@ -93,52 +86,6 @@ impl Secondary {
     /// The configuration.
     pub(super) fn config(&self) -> &config::Secondary {
         &self.config
-    }
-
-    /// Starts following its zones. Only the first call has an effect.
-    pub fn begin(&self) {
-        if self.begun.set(Instant::now()).is_err() {
-            return;
-        }
-        let followers = self
-            .states
-            .iter()
-            .enumerate()
-            .map(|(index, state)| Follower::new(state, &self.config, self.outgoing.get(index).cloned()));
-        let followers: Vec<Follower> = followers.collect();
-        let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
-        match Background::start("secondary", follow) {
-            Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "secondary: there is no thread to follow zones"),
-        }
-    }
-
-    /// The same, then waits until each zone has arrived once, but at most `wait` from the start.
-    pub async fn bring_up(&self) {
-        self.begin();
-        learnt(self.begun.get(), self.config.wait, self.ready()).await;
-    }
-
-    /// Waits until each zone has arrived once.
-    pub async fn ready(&self) {
-        for state in &self.states {
-            state.came().await;
-        }
-    }
-
-    /// Why the stage is not ready yet, if it is not.
-    pub fn not_ready(&self) -> Option<String> {
-        let wait = self.config.wait;
-        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
-        let missing = self
-            .states
-            .iter()
-            .find(|state| !state.has_come())
-            .filter(|_| waits)?;
-        let why = missing
-            .problem()
-            .unwrap_or_else(|| "the first transfer is under way".into());
-        Some(format!("the zone {} has not come yet: {why}", missing.origin))
     }
 
     /// The zone's answer, from the last version.
@@ -171,9 +118,14 @@ impl Secondary {
         let (outgoing, zone) = (self.outgoing.get(index)?, self.states[index].zone.load_full()?);
         Some(outgoing.answer(|| zone as Arc<dyn Contents>, asked))
     }
+}
 
-    /// The stage's part of `/status`.
-    pub fn status(&self) -> Status {
+impl Upkeep for Secondary {
+    fn word(&self) -> &'static str {
+        "secondary"
+    }
+
+    fn status(&self) -> Status {
         let zones = self.states.iter().map(|state| {
             let zone = match &*state.zone.load() {
                 Some(zone) => format!(
@@ -197,8 +149,7 @@ impl Secondary {
         }
     }
 
-    /// Adds the stage's metrics.
-    pub fn show(&self, metrics: &mut Metrics) {
+    fn show(&self, metrics: &mut Metrics) {
         for (index, state) in self.states.iter().enumerate() {
             let origin = state.origin.to_string();
             let labels = [("origin", &*origin)];
@@ -235,5 +186,48 @@ impl Secondary {
                 outgoing.show(&origin, metrics);
             }
         }
+    }
+
+    /// Starts following its zones.
+    fn load(&self) {
+        if !self.loading.begins() {
+            return;
+        }
+        let followers = self
+            .states
+            .iter()
+            .enumerate()
+            .map(|(index, state)| Follower::new(state, &self.config, self.outgoing.get(index).cloned()));
+        let followers: Vec<Follower> = followers.collect();
+        let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
+        match Background::start("secondary", follow) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "secondary: there is no thread to follow zones"),
+        }
+    }
+
+    fn loading(&self) -> Option<&Loading> {
+        Some(&self.loading)
+    }
+
+    /// Waits until each zone has arrived once.
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(async {
+            for state in &self.states {
+                state.came().await;
+            }
+        })
+    }
+
+    fn missing(&self) -> Option<String> {
+        let missing = self.states.iter().find(|state| !state.has_come())?;
+        let why = missing
+            .problem()
+            .unwrap_or_else(|| "the first transfer is under way".into());
+        Some(format!("the zone {} has not come yet: {why}", missing.origin))
+    }
+
+    fn origins(&self) -> Names<'_> {
+        Box::new(self.states.iter().map(|state| &state.origin))
     }
 }

@@ -18,6 +18,7 @@ use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{HEADER, rtype, u16_at};
 use crate::transfer::{Contents as _, serial};
 use crate::zonefile::{Zone, from_records};
+use dnsweir_answer::Upkeep as _;
 
 const ORIGIN: &[u8] = b"\x07example\0";
 
@@ -433,7 +434,7 @@ async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let secondary = new(&of(silent.local_addr().unwrap(), Duration::from_millis(10)));
     secondary.bring_up().await;
-    while secondary.not_ready().is_some() {
+    while secondary.not_ready(true).is_some() {
         tokio::task::yield_now().await;
     }
     assert!(futures_util::FutureExt::now_or_never(secondary.bring_up()).is_some());
