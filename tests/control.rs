@@ -107,22 +107,19 @@ fn cached_answers_are_shown_and_flushed() {
     );
     assert!(dump.ends_with("; 3 answers\n"), "{dump}");
 
-    assert_eq!(
-        told(&socket, &["cache", "flush", "A.test"]),
-        "1 answers forgotten\n"
-    );
+    assert_eq!(told(&socket, &["cache", "flush", "A.test"]), "forgot 1 answer\n");
     proxy.query("a.test", "A");
     proxy.query("b.a.test", "A");
     assert_eq!((upstream.count("a.test"), upstream.count("b.a.test")), (2, 1));
     assert_eq!(
         told(&socket, &["cache", "flush", "a.test", "--below"]),
-        "2 answers forgotten\n"
+        "forgot 2 answers\n"
     );
     proxy.query("b.a.test", "A");
     assert_eq!(upstream.count("b.a.test"), 2);
     assert_eq!(
         told(&socket, &["cache", "flush", ".", "--below"]),
-        "2 answers forgotten\n"
+        "forgot 2 answers\n"
     );
     assert_eq!(told(&socket, &["cache", "dump"]), "; 0 answers\n");
 

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
-use dnsweir_answer::{Question, Resolution};
+use dnsweir_answer::{Question, Resolution, Upkeep as _};
 use dnsweir_config::{self as config, SourceConfig, Stage};
 use dnsweir_lists::{Known, Lists};
 use dnsweir_wire::dns::name::Name;

@@ -91,13 +91,15 @@ pub enum Command {
         file: PathBuf,
     },
     /// Send a query through a configuration and show what each stage does with it.
+    ///
+    /// It needs no running dnsweir: it opens no listener, and its cache starts empty.
     Explain {
         /// Name to query.
         name: String,
         /// Record type to query.
         #[arg(value_name = "TYPE", default_value = "A")]
         qtype: String,
-        /// Configuration file. No listener is opened, and the cache starts empty.
+        /// Configuration file.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// Client address to ask from.

@@ -33,5 +33,5 @@ use dnsweir_wire::dns;
 
 pub use confine::Confinement;
 pub use filter::{compile_for_parent, precompile_builtins};
-pub use node::Outcome;
+pub use node::{Outcome, Plan};
 pub use registry::pull_for_parent;

@@ -22,7 +22,7 @@ use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::tools::explain::Asked;
 use dnsweir::{
-    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, precompile_builtins,
+    Confinement, Outcome, Plan, compile_for_parent, control, log, nodecache, output, precompile_builtins,
     pull_for_parent, tools, top, webhook,
 };
 
@@ -353,7 +353,7 @@ fn tell(path: &Path, request: Result<control::Request, String>) -> ExitCode {
 fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
     match command {
         NodeCommand::Plan(options) => {
-            let plan = by_hand::plan(&options.config)?;
+            let plan = planned(&options.config)?;
             print!("{plan}");
             for obstacle in by_hand::obstacles(&plan)? {
                 eprintln!("dnsweir: {obstacle}");
@@ -367,13 +367,13 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        NodeCommand::Up(options) => Ok(report(&by_hand::up(&by_hand::plan(&options.config)?)?)),
+        NodeCommand::Up(options) => Ok(report(&by_hand::up(&planned(&options.config)?)?)),
         NodeCommand::Down { config, adopt } => {
-            let plan = by_hand::plan(&config.config)?;
+            let plan = planned(&config.config)?;
             Ok(report(&by_hand::down(&plan, *adopt)?))
         }
         NodeCommand::Status(options) => {
-            let findings = by_hand::status(&by_hand::plan(&options.config)?)?;
+            let findings = by_hand::status(&planned(&options.config)?)?;
             for finding in &findings {
                 println!("{:10}  {}", finding.wrong.unwrap_or("ok"), finding.what);
             }
@@ -385,6 +385,18 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
             })
         }
     }
+}
+
+/// The plan of a configuration. Says so if there is nothing in it.
+fn planned(file: &Path) -> Result<Plan, Stop> {
+    let plan = by_hand::plan(file)?;
+    if plan.is_empty() {
+        eprintln!(
+            "dnsweir: {} has no `node` section, so nothing is to be set up",
+            file.display()
+        );
+    }
+    Ok(plan)
 }
 
 /// Prints what was done and what failed.

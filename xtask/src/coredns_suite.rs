@@ -76,7 +76,7 @@ pub fn suite(mut words: Vec<String>) -> Result<(), Failure> {
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "{TABLE} does not match the outcomes; --write updates it:\n{}\nThe output of each test is in {}",
+            "{TABLE} does not match the outcomes; --write updates outcomes, and reasons are written by hand:\n{}\nThe output of each test is in {}",
             wrong.join("\n"),
             folder.display()
         )),
@@ -95,8 +95,8 @@ impl Outcome {
 }
 
 impl Row {
-    /// Returns whether this outcome is expected. A test may fail if the table calls it intended, not
-    /// applicable or open.
+    /// Returns whether this outcome is expected. A test may fail if the table says that it differs, is
+    /// not applicable, or is open.
     fn matches(&self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Fail => ["differs", "not applicable", "open"].contains(&self.word.as_str()),

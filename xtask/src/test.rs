@@ -19,7 +19,8 @@ const CLUSTER: &str = "tests/cluster/run.sh";
 struct Selection {
     /// The build of the programs that the tests start. The tests themselves are always a quick build.
     build: Build,
-    /// Whether to leave out tests that need network namespaces, a browser, or slow builds of other languages.
+    /// Whether to leave out tests that need network namespaces, a browser, the release build, or slow builds of
+    /// other languages.
     quick: bool,
     /// Whether to run the tests on Kubernetes nodes, after the others or, for `test cluster`, alone.
     cluster: bool,
@@ -137,7 +138,7 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     tested?;
     if selection.is_unrestricted() && !selection.cluster {
         println!(
-            "skipped: the tests on a Kubernetes node. Run them as root with `cargo xtask test cluster`; the first \
+            "left out: the tests on a Kubernetes node. Run them as root with `cargo xtask test cluster`; the first \
              time, it builds Kubernetes, which takes about eight minutes"
         );
     }

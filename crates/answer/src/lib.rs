@@ -1,8 +1,8 @@
 //! Questions to a source, and its answers.
 //!
 //! A [`Question`] borrows everything that a source may base its answer on; a [`Resolution`] is the result,
-//! and does not name the client. [`Upkeep`] is all else that a source does. [`identity`] says which pod a client is, if known. [`dnstap`] logs the
-//! messages on the wire. Nothing here sends a query.
+//! and does not name the client. [`Upkeep`] is all else that a source does. [`identity`] says which pod a
+//! client is, if known. [`dnstap`] logs the messages on the wire. Nothing here sends a query.
 
 #![forbid(unsafe_code)]
 

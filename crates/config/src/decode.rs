@@ -332,8 +332,17 @@ pub(super) fn finish<T>(
     mut mistakes: Mistakes,
     decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
-    mistakes.0.extend(environment::replace(&mut document));
+    let absent = environment::replace(&mut document);
+    let spans: Vec<Span> = absent.iter().map(|mistake| mistake.span).collect();
+    mistakes.0.extend(absent);
+    let before = mistakes.0.len();
     let decoded = decode(&mut mistakes, document.nodes());
+    // What else is wrong with a value that is absent follows from that.
+    let follows = |mistake: &Diagnostic| spans.iter().any(|span| span.includes(mistake.span));
+    let others = mistakes.0.split_off(before);
+    mistakes
+        .0
+        .extend(others.into_iter().filter(|mistake| !follows(mistake)));
     match mistakes.0.is_empty() {
         true => Ok(decoded),
         false => Err(Report::new(source.clone(), mistakes.0)),

@@ -152,6 +152,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// Whether `other` lies within this span.
+    pub fn includes(self, other: Span) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+
     /// Offset of the first byte after the span.
     pub fn end(self) -> usize {
         self.start.saturating_add(self.length)

@@ -1,6 +1,6 @@
 //! Threads beside the workers: permanent ones with their own runtime, such as for following an API server,
 //! and short ones for blocking work. A failure to start one is an error, where tokio's `spawn_blocking`
-//! panics.
+//! panics. [`Loading`] bounds how long others wait for such work.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

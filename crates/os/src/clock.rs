@@ -1,7 +1,8 @@
-//! Clocks, and a type for the moments of each, so that no two are mixed up.
+//! Clocks, and types for the moments of two of them, so that these are not mixed up.
 //!
 //! [`Uptime`] is what a process measures with: it never goes back, and includes the time in which the machine
-//! slept. [`UnixTime`] is for people and filters; it jumps when the machine's clock is set.
+//! slept. [`UnixTime`] is for people and filters; it jumps when the machine's clock is set. [`since_boot`] is
+//! the same for all processes of a machine.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -119,7 +120,7 @@ mod tests {
 
     /// `/proc/uptime` includes sleep.
     #[test]
-    fn it_is_the_machines_uptime() {
+    fn since_boot_is_the_machines_uptime() {
         let uptime = || -> f64 {
             let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
             uptime.split(' ').next().unwrap().parse().unwrap()

@@ -3,7 +3,7 @@
 //! [`datagrams`] sends and receives in batches, [`receiving`] waits for sockets, [`background`] runs blocking
 //! work on threads, [`confine`] restricts processes, a [`private_folder`] holds files that other users must
 //! not change, and [`netstat`] says which process has a port. [`output`] writes without waiting for a reader,
-//! [`log`] writes to it, [`clock`] types the moments of two clocks, [`watch`] reports changed files, and
+//! [`log`] writes to it, [`clock`] reads the clocks, [`watch`] reports changed files, and
 //! [`plain_text`] escapes untrusted text.
 
 pub mod background;

@@ -179,7 +179,7 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
     write(around, shared, name, root, language)?;
     let folder = folder.display();
     Ok(format!(
-        "a filter is in {folder}; to see it answer:\n\n    cd {folder}\n    dnsweir dev\n\n\
+        "the filter is in {folder}. To see it answer:\n\n    cd {folder}\n    dnsweir dev\n\n\
          and in another terminal: dig @127.0.0.1 -p 15353 hello.example\n"
     ))
 }

@@ -44,8 +44,8 @@ impl Filter {
     }
 
     /// Runs the refresh on these files and publishes its result; all instances see it from their next call
-    /// on. It may take as long as `limits refresh-time=` allows, so it
-    /// must not be called on a worker's thread or on one that drives a runtime.
+    /// on. It may take as long as `limits refresh-time=` allows, so it must not be called on a worker's thread
+    /// or on one that drives a runtime.
     ///
     /// # Errors
     /// The message if the filter fails or rejects the files. Then nothing changes.

@@ -70,7 +70,7 @@ pub struct Trial {
     manifest: types::Manifest,
     interest: Interest,
     tables: Arc<Tables>,
-    /// Time of the last call, in milliseconds.
+    /// Time of the last call.
     now: UnixTime,
     /// None: lost to a failure. The next call starts another.
     guest: Option<Started>,

@@ -179,7 +179,7 @@ fn of_process(state: &State, found: &mut Found) {
     }
     if let Some(error) = &*state.reload_error.lock() {
         let first = error.lines().next().unwrap_or_default();
-        let advice = "the previous configuration is still in use; `dnsweir check` shows the mistake";
+        let advice = "the previous configuration is still in use; `dnsweir check FILE` shows the mistake";
         found.add(
             Kind::Reload,
             "configuration",

@@ -175,7 +175,7 @@ fn answered(request: &Request, state: &State) -> Result<Option<String>, String> 
                 false => shared.cache.flush_name(name.as_bytes()),
             };
             tracing::info!(%name, below, forgotten, "cached answers were flushed");
-            Ok(Some(format!("{forgotten} answers forgotten")))
+            Ok(Some(format!("forgot {}", answers(forgotten))))
         }
         Request::LogLevel(level) => {
             log::set_level(*level)?;
@@ -196,5 +196,12 @@ fn dump(out: &mut impl Write, shared: &Shared) -> io::Result<()> {
             count += 1;
         }
     }
-    writeln!(out, "; {count} answers")
+    writeln!(out, "; {}", answers(count))
+}
+
+fn answers(count: usize) -> String {
+    match count {
+        1 => "1 answer".to_owned(),
+        _ => format!("{count} answers"),
+    }
 }

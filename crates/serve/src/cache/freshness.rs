@@ -75,7 +75,7 @@ impl Lifetime {
     #[inline]
     pub(crate) fn is_prefetch_due(&self, prefetch: &Prefetch, hits: u32, now: Uptime) -> bool {
         let remaining = self.expires_at().micros_since(now);
-        // A percentage of so many million microseconds.
+        // ttl × 1,000,000 × percent / 100, in microseconds.
         let window = u64::from(self.ttl_secs) * 10_000 * u64::from(prefetch.percent);
         hits >= prefetch.hits && remaining > 0 && remaining <= window
     }

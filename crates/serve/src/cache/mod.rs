@@ -5,8 +5,8 @@
 //! many clients into one upstream query.
 //!
 //! The store holds finished messages. Its callers decide what may be cached, for how long, and what a hit
-//! looks like to a client (ID, flags, question case, EDNS). It reads no clock: callers pass milliseconds
-//! since the process started. It starts no task or thread: expired entries are cleared by later calls.
+//! looks like to a client (ID, flags, question case, EDNS). It reads no clock: callers pass the time.
+//! It starts no task or thread: expired entries are cleared by later calls.
 //!
 //! On a miss, the order of steps matters:
 //!

@@ -50,8 +50,8 @@ impl Default for RateTable {
 }
 
 impl RateTable {
-    /// Counts one event of a client; returns whether it is within the rate. Events
-    /// above it are not counted: a client that asks too often still gets what the rate allows.
+    /// Counts one event of a client; returns whether it is within the rate. Events above it are not
+    /// counted: a client that asks too often still gets what the rate allows.
     pub fn take(&self, client: IpAddr, rate: &Rate, now: Uptime) -> bool {
         let length = if client.is_ipv4() { rate.ipv4 } else { rate.ipv6 };
         let bits = Network::of(client, length).map_or(0, |network| left_aligned(network.address).1);

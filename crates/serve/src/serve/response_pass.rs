@@ -23,7 +23,7 @@ pub(super) struct ResponsePass<'a> {
     pub live: &'a Live,
     pub requests: &'a mut [Request],
     pub states: &'a mut [State],
-    /// Unix time in milliseconds.
+    /// The time for filters.
     pub clock: UnixTime,
 }
 

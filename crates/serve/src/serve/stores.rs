@@ -44,7 +44,7 @@ pub struct Shared {
     pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
     /// Starts when this is created.
     clock: Clock,
-    /// When an unreachable upstream last recovered.
+    /// When an unreachable upstream last recovered: [`Uptime`] in microseconds.
     recovered: AtomicU64,
     /// Receives a trace of every query.
     pub(super) trace_sink: Option<TraceSink>,
@@ -85,7 +85,7 @@ impl Shared {
         tracing::debug!(count, "an upstream has recovered: forgot what had failed");
     }
 
-    /// When that last happened; the start: never.
+    /// When that last happened; [`Uptime::START`] if never.
     pub(super) fn recovered(&self) -> Uptime {
         Uptime::from_micros(self.recovered.load(Ordering::Relaxed))
     }

@@ -47,9 +47,9 @@ pub(super) type ReplyBuffer = Box<[u8; MESSAGE_MAXIMUM]>;
 /// The current time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
-    /// By the worker's.
+    /// By the workers' clock.
     pub(super) now: Uptime,
-    /// By the machine's.
+    /// Unix time, by the machine's clock.
     pub(super) unix: UnixTime,
 }
 

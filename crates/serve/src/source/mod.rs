@@ -185,7 +185,7 @@ impl Source {
         self.upkeep().words(question)
     }
 
-    /// Sets what fetches remote data for it. To be called before `begin`.
+    /// Sets what fetches remote data for it. To be called before it loads.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
         if let Kind::Lists(lists) = &self.kind {
             lists.fetch_by(fetch);

@@ -23,7 +23,9 @@ pub struct BadName;
 
 impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name with a label over 63 octets, over 255 octets in all, led astray by its pointers, or cut off")
+        f.write_str(
+            "a label is empty or over 63 octets, or the name is over 255 octets, cut off, or wrongly compressed",
+        )
     }
 }
 
