@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -401,8 +402,17 @@ impl Watch {
         let first = rest.iter().next()?.to_string_lossy().into_owned();
         let name = path.file_name()?.to_string_lossy().into_owned();
         let left = name.ends_with('~') || name.ends_with(".swp") || name.starts_with(".#") || name == "4913";
-        (!left && !NOT_SOURCE.contains(&first.as_str()) && name != "Cargo.lock").then_some(path)
+        let written = NOT_SOURCE.contains(&first.as_str()) || name == "Cargo.lock" || is_own_output(&path);
+        (!left && !written).then_some(path)
     }
+}
+
+/// Whether this process's output goes to this file (`dnsweir dev > dev.log`): what is printed about a build
+/// must not cause another.
+fn is_own_output(path: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
+    let own = ["/proc/self/fd/1", "/proc/self/fd/2"].map(|own| id(Path::new(own)));
+    id(path).is_some_and(|id| own.contains(&Some(id)))
 }
 
 #[cfg(test)]
@@ -424,6 +434,14 @@ mod tests {
         fs::write(folder.join(SCRIPT), "").unwrap();
         assert_eq!(Package::of_module(&module).unwrap().builder, Builder::Script);
         assert!(Package::of_module(&folder.join("filters/x.wasm")).is_none());
+    }
+
+    #[test]
+    fn own_output_is_no_source() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(is_own_output(Path::new("/proc/self/fd/2")));
+        assert!(!is_own_output(file.path()));
+        assert!(!is_own_output(Path::new("/nonexistent")));
     }
 
     #[test]
