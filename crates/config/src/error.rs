@@ -153,7 +153,7 @@ pub struct Span {
 
 impl Span {
     /// Whether `other` lies within this span.
-    pub fn includes(self, other: Span) -> bool {
+    pub(crate) fn includes(self, other: Span) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }
 

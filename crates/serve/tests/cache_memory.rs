@@ -75,10 +75,9 @@ fn a_million_names_stay_within_the_limit_and_leave_the_hot_ones() {
         let hit = cache.lookup(&key, now).is_some();
         if !hit {
             // Most answers are small, some hold many records.
-            let len = if n.is_multiple_of(50) {
-                1_500
-            } else {
-                60 + n as usize % 140
+            let len = match n % 50 {
+                0 => 1_500,
+                _ => 60 + n as usize % 140,
             };
             let stored = Stored {
                 wire: &message[..len],

@@ -63,9 +63,10 @@ impl Client {
         self.config.clone()
     }
 
-    /// Takes the last error in verifying `name`, if there was one since the previous call.
+    /// Why `name` was refused, unless it has been verified since. It stays: of several handshakes that fail at
+    /// once, each needs it.
     pub fn refusal(&self, name: &ServerName<'static>) -> Option<Error> {
-        self.refusals.lock().remove(name)
+        self.refusals.lock().get(name).cloned()
     }
 }
 
@@ -164,9 +165,12 @@ impl ServerCertVerifier for Verifier {
             Chain::Nobody => Ok(ServerCertVerified::assertion()),
             Chain::Missing(why) => Err(other(NoAuthorities(why.clone()))),
         });
-        chain.inspect_err(|error| {
-            self.refusals.lock().insert(server_name.to_owned(), error.clone());
-        })
+        let (name, mut refusals) = (server_name.to_owned(), self.refusals.lock());
+        match &chain {
+            Ok(_) => refusals.remove(&name),
+            Err(error) => refusals.insert(name, error.clone()),
+        };
+        chain
     }
 
     fn verify_tls12_signature(
@@ -223,3 +227,37 @@ impl fmt::Display for NoAuthorities {
 }
 
 impl std::error::Error for NoAuthorities {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::super::{certificates, self_signed, server_name};
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_there_for_each_handshake_until_one_succeeds() {
+        let now = UnixTime::since_unix_epoch(SystemTime::UNIX_EPOCH.elapsed().unwrap());
+        let lifetime = Duration::from_secs(3600);
+        let (pem, _) = self_signed(&["dns.example".into()], now.as_secs() as i64, lifetime).unwrap();
+        let certificate = certificates(pem.as_bytes()).unwrap().remove(0);
+        let name = server_name("dns.example").unwrap();
+        let trust = Trust {
+            pins: vec![[0; 32]],
+            ..Trust::default()
+        };
+        let client = Client::new(&trust, &[]);
+        let mut verifier = Verifier::new(&trust, &provider(), &client.refusals);
+        let verify = |verifier: &Verifier| verifier.verify_server_cert(&certificate, &[], &name, &[], now);
+        assert_eq!(client.refusal(&name), None);
+        for _ in 0..2 {
+            verify(&verifier).unwrap_err();
+        }
+        for _ in 0..2 {
+            assert!(client.refusal(&name).is_some());
+        }
+        verifier.pins.clear();
+        verify(&verifier).unwrap();
+        assert_eq!(client.refusal(&name), None);
+    }
+}
