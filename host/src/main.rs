@@ -392,7 +392,7 @@ fn planned(file: &Path) -> Result<Plan, Stop> {
     let plan = by_hand::plan(file)?;
     if plan.is_empty() {
         eprintln!(
-            "dnsweir: {} has no `node` section, so nothing is to be set up",
+            "dnsweir: {} asks for no link and no rules, so nothing is to be set up",
             file.display()
         );
     }
