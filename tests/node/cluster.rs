@@ -133,10 +133,12 @@ fn loads() -> Vec<(String, Load)> {
         .collect()
 }
 
-/// Waits until Kubernetes considers the proxy started, and so probes its liveness.
+/// Waits until Kubernetes considers the proxy started, and so probes its liveness, and until the cluster's DNS
+/// can answer in its place.
 fn await_started() {
     rolled_out();
     await_proxy();
+    await_cluster();
 }
 
 fn rolled_out() {
@@ -151,6 +153,18 @@ fn await_proxy() {
         until("the proxy to answer", || {
             let asked = client().within(move || ask(server, Protocol::Udp));
             asked.join().expect("a client") == Answer::Proxy
+        });
+    }
+}
+
+/// Waits until the cluster's DNS answers processes on `node`, which the proxy's rules do not apply to: after a
+/// test replaced it or restarted the API server, kube-proxy may not know where it is yet.
+fn await_cluster() {
+    for server in &DNS[..2] {
+        let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
+        until("the cluster's DNS to answer", || {
+            let asked = node("node").within(move || ask(server, Protocol::Udp));
+            asked.join().expect("a client") == Answer::Cluster
         });
     }
 }
