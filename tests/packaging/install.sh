@@ -31,7 +31,8 @@ filter "names" { module "builtin:hosts"; config { host "www.example" "192.0.2.1"
 zone "." { use "names"; forward "127.0.0.1:9" }
 KDL
 $(sed -n 's/^ExecStartPre=//p' /lib/systemd/system/dnsweir.service) > /tmp/log || fail "$(cat /tmp/log)"
-# The unit's command.
+# The unit's command, with the folders that systemd would make.
+mkdir -m 700 -p $(sed -n 's|^RuntimeDirectory=|/run/|p' /lib/systemd/system/dnsweir.service)
 $(sed -n 's/^ExecStart=//p' /lib/systemd/system/dnsweir.service) 2> /tmp/log &
 pid=$!
 answer() { dig +short +tries=1 +time=1 @127.0.0.1 www.example 2> /dev/null; }
@@ -39,6 +40,8 @@ tries=0
 until [ "$(answer)" = 192.0.2.1 ]; do
     tries=$((tries + 1)) && [ $tries -lt 60 ] && kill -0 $pid || fail "no answer: $(cat /tmp/log)"
 done
+dnsweir health > /tmp/log 2>&1 || fail "it is not healthy: $(cat /tmp/log)"
+dnsweir cache flush www.example > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 kill $pid
 wait $pid || fail "it did not end well: $(cat /tmp/log)"
 

@@ -16,6 +16,8 @@ pub struct UpstreamStatus {
     pub to: String,
     /// Whether it is preferred to others.
     pub healthy: bool,
+    /// Why its last probe failed; `None` if it was answered.
+    pub fault: Option<String>,
     /// Whether it leads back to this proxy.
     pub looping: bool,
     /// How many queries it did not answer in time.

@@ -109,17 +109,27 @@ impl Takes {
 
 /// All mistakes found so far.
 #[derive(Default)]
-pub struct Mistakes(Vec<Diagnostic>);
+pub struct Mistakes {
+    found: Vec<Diagnostic>,
+    /// Whether one of them is a node that is not allowed where it is.
+    unknown: bool,
+}
 
 impl Mistakes {
     /// Adds a mistake.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        self.0.push(diagnostic);
+        self.found.push(diagnostic);
     }
 
     /// Whether there are no mistakes so far.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
+    }
+
+    /// Whether a node is not allowed where it is: perhaps a misspelled one, so that what should follow from it
+    /// is missing elsewhere.
+    pub(crate) fn has_unknown_nodes(&self) -> bool {
+        self.unknown
     }
 
     /// Reports everything in `node` that `shape` does not list, and missing arguments.
@@ -181,6 +191,7 @@ impl Mistakes {
                 };
                 let help = suggestion(name, allowed, "");
                 self.push(Diagnostic::new(name_span(node), problem).help(help));
+                self.unknown = true;
             } else if !repeated.contains(&name)
                 && let Some(first) = nodes[..index]
                     .iter()
@@ -334,18 +345,18 @@ pub(super) fn finish<T>(
 ) -> Result<T, Report> {
     let absent = environment::replace(&mut document);
     let spans: Vec<Span> = absent.iter().map(|mistake| mistake.span).collect();
-    mistakes.0.extend(absent);
-    let before = mistakes.0.len();
+    mistakes.found.extend(absent);
+    let before = mistakes.found.len();
     let decoded = decode(&mut mistakes, document.nodes());
     // What else is wrong with a value that is absent follows from that.
     let follows = |mistake: &Diagnostic| spans.iter().any(|span| span.includes(mistake.span));
-    let others = mistakes.0.split_off(before);
+    let others = mistakes.found.split_off(before);
     mistakes
-        .0
+        .found
         .extend(others.into_iter().filter(|mistake| !follows(mistake)));
-    match mistakes.0.is_empty() {
+    match mistakes.found.is_empty() {
         true => Ok(decoded),
-        false => Err(Report::new(source.clone(), mistakes.0)),
+        false => Err(Report::new(source.clone(), mistakes.found)),
     }
 }
 
@@ -499,7 +510,7 @@ mod tests {
         let mut mistakes = Mistakes::default();
         mistakes.check(&document.nodes()[0], &SHAPE);
         mistakes
-            .0
+            .found
             .into_iter()
             .map(|found| format!("{} | {}", found.message, found.help))
             .collect()

@@ -154,7 +154,7 @@ fn decode(
     let mut filters = decode_filters(mistakes, &mut files, nodes, filters);
     let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
     let mut in_files = Vec::new();
-    // Without zones, everything would be reported as unused.
+    // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
     let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
     let mut place = forward::Place {
         folder,
@@ -170,7 +170,7 @@ fn decode(
         .collect();
     zone::note_taken(&mut config.zones);
     config.sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
-    config.filters = match config.zones.is_empty() {
+    config.filters = match config.zones.is_empty() || mistakes.has_unknown_nodes() {
         true => filters.finish(&mut unused),
         false => filters.finish(mistakes),
     };

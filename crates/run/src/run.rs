@@ -243,9 +243,12 @@ fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
 
 /// Returns where copies of fetched files are kept.
 fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
-    let fetched = folder?.folder("fetched");
-    let fetched =
-        fetched.inspect_err(|error| tracing::warn!(%error, "cannot keep copies of what is fetched"));
+    let fetched = folder?.folder("fetched").inspect_err(|error| {
+        tracing::warn!(
+            %error,
+            "cannot keep copies of what is fetched in the folder `fetched` beside compiled filters"
+        );
+    });
     Some(Copies::new(fetched.ok()?))
 }
 

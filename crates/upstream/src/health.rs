@@ -43,6 +43,8 @@ pub(super) struct Health {
     strikes: AtomicU32,
     /// [`FAILURE`] times `max-fails`; 0: never suspected, never out.
     limit: u32,
+    /// Why the last failed probe failed.
+    fault: Mutex<String>,
     /// The token that the loop probe under way asks for.
     token: Mutex<Option<Token>>,
 }
@@ -79,6 +81,7 @@ impl Health {
             probing: AtomicBool::new(false),
             strikes: AtomicU32::new(0),
             limit: max_fails.saturating_mul(FAILURE),
+            fault: Mutex::default(),
             token: Mutex::new(None),
         }
     }
@@ -86,6 +89,11 @@ impl Health {
     /// Whether the last probe failed.
     pub fn out(&self) -> bool {
         self.out.load(Relaxed)
+    }
+
+    /// Why the last probe failed; `None` if it was answered.
+    pub fn fault(&self) -> Option<String> {
+        self.out().then(|| self.fault.lock().clone())
     }
 
     /// Whether queries to it come back.
@@ -153,8 +161,13 @@ impl Health {
     /// Records a probe without an answer, or one with SERVFAIL or REFUSED.
     pub(crate) fn probe_failed(&self, why: &dyn std::fmt::Display) {
         self.missed();
-        if self.limit > 0 && !self.out.swap(true, Relaxed) {
-            tracing::warn!(upstream = %self.address, %why, "the upstream is out of use until it answers a probe");
+        if self.limit == 0 {
+            return;
+        }
+        let why = why.to_string();
+        self.fault.lock().clone_from(&why);
+        if !self.out.swap(true, Relaxed) {
+            tracing::warn!(upstream = %self.address, why, "the upstream is out of use until it answers a probe");
         }
     }
 
@@ -223,8 +236,11 @@ mod tests {
         assert!(health.out());
         health.answered();
         assert!(health.out(), "the probe decides");
+        health.probe_failed(&"SERVFAIL");
+        assert_eq!(health.fault().as_deref(), Some("SERVFAIL"), "the last one");
         health.probe_answered();
         assert!(!health.out());
+        assert_eq!(health.fault(), None);
         assert!(!health.probe_ended_unless_suspect());
         assert!(!health.strike(FAILURE));
         assert!(health.strike(FAILURE));

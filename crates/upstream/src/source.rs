@@ -81,6 +81,7 @@ impl Upkeep for Forwarder {
             address: config.spelled(self.config.protocol),
             to: upstream.address.to_string(),
             healthy: upstream.healthy(),
+            fault: upstream.fault(),
             looping: upstream.looping(),
             unanswered: upstream.counters.failures[Reason::Timeout as usize].load(Relaxed),
         });

@@ -77,6 +77,11 @@ impl Upstream {
         !self.health.out() && !self.looping()
     }
 
+    /// Why its last probe failed; `None` if it was answered.
+    pub fn fault(&self) -> Option<String> {
+        self.health.fault()
+    }
+
     /// Whether queries to it come back to this proxy.
     pub fn looping(&self) -> bool {
         self.health.looping()

@@ -100,8 +100,9 @@ const IN_ITS_PLACE: Subject = Subject {
 /// The name of a trouble, and what causes it.
 type Row = (&'static str, fn(&Subject));
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 15] = [
     ("kill -9", killed),
+    ("out of memory", out_of_memory),
     ("SIGSTOP", stopped),
     ("rollout", rollout),
     ("the pod is deleted", deleted),
@@ -115,8 +116,19 @@ const ROWS: [Row; 12] = [
     ("the API server stands still for 20 s", without_api_server),
     ("a wrong config map, kill -9, mended", wrong_map),
     ("conntrack's table is full for 5 s", full_conntrack),
+    ("a second DaemonSet comes and goes", beside_another),
+    (MIGRATION, |_| {
+        start_node_cache();
+        end_dnsweir();
+        await_rules();
+        start_dnsweir();
+        end_node_cache();
+    }),
     ("the DaemonSet is deleted", |subject| (subject.end)()),
 ];
+
+/// The row that only dnsweir has.
+const MIGRATION: &str = "to node-cache, and back";
 
 fn in_system(arguments: &[&str]) -> String {
     kubectl(&[&["-n", "kube-system"], arguments].concat())
@@ -142,7 +154,7 @@ impl Subject {
             &format!("daemonset/{}", self.daemonset),
             "--timeout=300s",
         ]);
-        await_within(Duration::from_secs(120), "the old pod's end", || {
+        await_within(Duration::from_secs(300), "the old pod's end", || {
             processes(self.process).len() == 1
         });
     }
@@ -158,6 +170,21 @@ impl Subject {
 fn killed(subject: &Subject) {
     let id = subject.running().expect("it runs");
     signal(id, libc::SIGKILL);
+    subject.await_other(id);
+}
+
+/// Has the kernel kill it: another process, which it may not kill, uses up the memory of its cgroup.
+fn out_of_memory(subject: &Subject) {
+    let id = subject.running().expect("it runs");
+    script(&format!(
+        "path=$(sed -n 's|^[0-9]*:memory:||p; s|^0::||p' /proc/{id}/cgroup | head -n 1)
+         group=/sys/fs/cgroup/memory$path limit=memory.limit_in_bytes used=memory.usage_in_bytes
+         [ -e $group ] || {{ group=/sys/fs/cgroup$path limit=memory.max used=memory.current; }}
+         echo $(($(cat $group/$used) + 8388608)) > $group/$limit
+         echo -1000 > /proc/self/oom_score_adj
+         echo $$ > $group/cgroup.procs
+         python3 -c 'bytearray(1 << 26)' || true"
+    ));
     subject.await_other(id);
 }
 
@@ -244,6 +271,37 @@ fn wrong_map(subject: &Subject) {
         ready == "true"
     });
     thread::sleep(Duration::from_secs(10));
+}
+
+/// Installs its DaemonSet a second time, under another name, and removes that again.
+fn beside_another(subject: &Subject) {
+    let set = in_system(&["get", "daemonset", subject.daemonset, "--output", "json"]);
+    let mut set: serde_json::Value = serde_json::from_str(&set).expect("JSON");
+    let name = format!("{}-again", subject.daemonset);
+    set["metadata"] = serde_json::json!({ "name": name, "namespace": "kube-system" });
+    for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        set.pointer_mut(labels).expect("labels")["installed"] = "again".into();
+    }
+    for container in set["spec"]["template"]["spec"]["containers"]
+        .as_array_mut()
+        .expect("containers")
+    {
+        // Otherwise it would not be scheduled, since the ports of the node are taken.
+        container.as_object_mut().expect("a container").remove("ports");
+    }
+    let file = state().join("again.json");
+    fs::write(&file, set.to_string()).expect("a file");
+    kubectl(&["apply", "-f", &file.display().to_string()]);
+    await_within(Duration::from_secs(60), "the second process", || {
+        processes(subject.process).len() > 1
+    });
+    // Longer than node-cache takes to write its rules.
+    thread::sleep(INTERVAL.max(subject.looks));
+    in_system(&["delete", "daemonset", &name, "--timeout=90s"]);
+    await_within(Duration::from_secs(120), "its end", || {
+        processes(subject.process).len() == 1
+    });
+    thread::sleep(INTERVAL.max(subject.looks));
 }
 
 fn full_conntrack(_: &Subject) {
@@ -367,6 +425,7 @@ fn what_pods_lose() {
                 && (subject.name != KEPT.name || of_kept.contains(row))
                 // Not every kernel has dummy links, and without them nothing recreates this one.
                 && (subject.name != NODE_CACHES.name || *row != "its link is deleted")
+                && (subject.name == DNSWEIR.name || *row != MIGRATION)
                 && !table.has(subject, row)
         };
         let rows: Vec<Row> = ROWS.into_iter().filter(missing).collect();

@@ -211,10 +211,10 @@ fn of_upstreams(generation: &Generation, growth: &Growth, found: &mut Found) {
         if upstream.looping {
             let advice = "`forward` names this proxy, or kube-proxy's rules are missing on this node";
             found.add(Kind::Loop, about(), "queries to it come back", advice);
-        } else if !upstream.healthy {
+        } else if let Some(fault) = &upstream.fault {
             let advice =
                 "query it with dig; meanwhile, the other upstreams of the zone answer, if there are any";
-            found.add(Kind::Out, about(), "fails its probes", advice);
+            found.add(Kind::Out, about(), format!("fails its probes: {fault}"), advice);
         }
         if growth.of("denied", &upstream.to) > 0.0 {
             let advice = "raise net.netfilter.nf_conntrack_max, or find the rule; the log shows which of the two it is";
