@@ -103,6 +103,16 @@ fn alerts_fire() {
     }
 }
 
+/// DnsweirNobodyAsks may only fire where there are rules.
+#[test]
+fn packets_are_counted_only_with_rules() {
+    let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
+    let proxy = Proxy::start(&format!("zone \".\" {{ {} }}", forward_once(upstream.address)));
+    let metrics = proxy.metrics();
+    assert!(metrics.has("dnsweir_node_repairs_total", &[]));
+    assert!(!metrics.has("dnsweir_node_rule_packets_total", &[]));
+}
+
 /// A real Prometheus scrapes a proxy and evaluates all of them.
 #[test]
 fn prometheus_takes_every_query_and_rule() {

@@ -9,16 +9,25 @@ use wit_component::{DecodedWasm, WitPrinter};
 use wit_parser::{PackageId, Resolve};
 
 use crate::harness::guests::root;
-use crate::harness::needs;
-use crate::harness::proxy::program;
+use crate::harness::process::Process;
+use crate::harness::proxy::{program, try_get};
 use crate::harness::registry::{Registry, TOOLS};
 use crate::harness::tools::{command, output};
+use crate::harness::{Message, address, ask, needs, until};
 
 /// Builds an image or a package in a folder of its own.
 fn made(what: &str) -> tempfile::TempDir {
+    made_under("022", what)
+}
+
+/// Builds it under this umask.
+fn made_under(umask: &str, what: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let packaging = program().with_file_name("dnsweir-packaging");
-    let mut command = Command::new(packaging);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "umask $0 && exec \"$@\"", umask])
+        .arg(packaging);
     command.arg("--program").arg(program());
     output(command.arg("--out").arg(folder.path()).arg(what));
     folder
@@ -32,10 +41,10 @@ fn only(folder: &Path, end: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {end} in {}", folder.display()))
 }
 
-/// Builds twice, and compares byte by byte.
+/// Builds twice, with different rights for new files, and compares byte by byte.
 #[track_caller]
 fn same_twice(what: &str, end: &str) -> tempfile::TempDir {
-    let [first, second] = [made(what), made(what)];
+    let [first, second] = ["022", "077"].map(|umask| made_under(umask, what));
     let read = |folder: &tempfile::TempDir| fs::read(only(folder.path(), end)).expect("what was packed");
     assert!(read(&first) == read(&second), "two runs of `{what}` differ");
     first
@@ -142,6 +151,9 @@ fn the_package_comes_and_goes() {
         );
     }
     assert!(listed.lines().all(|line| line.contains("root/root")), "{listed}");
+    let modes = ["drwxr-xr-x ", "-rwxr-xr-x ", "-rw-r--r-- "];
+    let is_usual = |line: &str| modes.iter().any(|mode| line.starts_with(mode));
+    assert!(listed.lines().all(is_usual), "{listed}");
 
     let script = root().join("tests/packaging/install.sh");
     let mut isolated = command("unshare");
@@ -183,6 +195,48 @@ fn the_unit_is_valid() {
         .args(["security", "--offline=true", "--threshold=30"])
         .arg(&file);
     output(&mut exposure);
+}
+
+/// Under the unit's system call filter, the program starts, compiles a filter and answers. What the filter
+/// allows depends on systemd's version, and with 252 the groups alone were not enough.
+#[test]
+fn the_unit_allows_the_calls_that_are_made() {
+    if !needs(&["systemd-analyze", "python3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (server, admin) = (address::fresh_socket(), address::fresh_socket());
+    let config = format!(
+        "listen \"{server}\"\nadmin \"{admin}\"\nawait-upstreams \"0s\"\n\
+         filter \"names\" {{ module \"builtin:hosts\"; config {{ host \"www.example\" \"192.0.2.1\" }} }}\n\
+         zone \".\" {{ use \"names\"; forward \"127.0.0.1:9\" }}\n"
+    );
+    fs::write(folder.path().join("dnsweir.kdl"), config).expect("a file");
+    let unit = root().join("packaging/debian/dnsweir.service");
+    let text = fs::read_to_string(&unit).expect("a unit");
+    let start = text.lines().find_map(|line| line.strip_prefix("ExecStart="));
+    let mut start = start.expect("a command").to_owned();
+    for path in ["/etc/dnsweir", "/var/cache/dnsweir", "/run/dnsweir"] {
+        start = start.replace(path, &folder.path().display().to_string());
+    }
+    let (_, arguments) = start.split_once(' ').expect("arguments");
+    let mut filtered = command("python3");
+    filtered
+        .arg(root().join("tests/packaging/filtered.py"))
+        .arg(&unit)
+        .arg(program())
+        .args(arguments.split_whitespace());
+    let mut process = Process::start(&mut filtered);
+    until("the program to be ready", || {
+        assert!(process.running(), "it ended: {:#?}", process.stderr());
+        try_get(admin, "/ready").is_some_and(|(status, _)| status == 200)
+    });
+    let answer = ask(server, &Message::query("www.example", "A"));
+    assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
+    // Nothing was compiled before.
+    only(&folder.path().join("compiled"), ".cwasm");
+    process.signal("TERM");
+    assert!(process.ended().success(), "{:#?}", process.stderr());
 }
 
 /// The SDK's crate is complete without the rest of the repository, with everything that a registry requires.

@@ -43,6 +43,8 @@ pub fn words() -> Vec<OsString> {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer queries until SIGTERM or SIGINT; SIGHUP or a changed file reloads the configuration.
+    // The chart adds `extraArgs` to its own flags.
+    #[command(args_override_self = true)]
     Run {
         /// Configuration file; without it, a built-in demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
@@ -555,4 +557,32 @@ pub enum LogFormat {
     Text,
     /// One JSON object per message.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_of_run_replaces_the_same_flag_before_it() {
+        let words = "dnsweir run --wait --config /a --compiled-cache=/a --control=/a --log-format=text --log-level=info \
+                     --wait --config /b --compiled-cache=/b --control=/b --log-format=json --log-level=debug";
+        let args = Args::try_parse_from(words.split_whitespace()).unwrap();
+        let Command::Run {
+            config,
+            compiled_cache,
+            control,
+            wait,
+            log_level,
+            log_format,
+        } = args.command
+        else {
+            panic!("another command");
+        };
+        let paths = [config, compiled_cache, control].map(Option::unwrap);
+        assert_eq!(paths, [Path::new("/b"); 3]);
+        assert!(wait && matches!((log_level, log_format), (LogLevel::Debug, LogFormat::Json)));
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, licences, manual, output, precompiled, read, write};
+use crate::{Failure, bill, dependencies, image, licences, manual, output, precompiled, read, write};
 
 /// Files packaged as they are, and their destinations.
 const FILES: [(&str, &str); 2] = [
@@ -49,6 +49,7 @@ pub fn pack(
     let root = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     fill(source, system, program, native, root.path())?;
     control(source, system, root.path())?;
+    set_modes(root.path())?;
     let file = out.join(format!(
         "dnsweir_{}_{}.deb",
         source.version,
@@ -66,7 +67,6 @@ pub fn pack(
 }
 
 fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
-    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
     let binary = root.join("usr/bin/dnsweir");
     write(&binary, read(program)?)?;
     make_executable(&binary)?;
@@ -138,7 +138,7 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
     );
     write(&folder.join("control"), text)?;
     write(&folder.join("conffiles"), "/etc/dnsweir/dnsweir.kdl\n")?;
-    for script in ["postinst", "prerm", "postrm"] {
+    for script in ["preinst", "postinst", "prerm", "postrm"] {
         let from = source.root.join("packaging/debian").join(script);
         let to = folder.join(script);
         write(&to, read(&from)?)?;
@@ -147,7 +147,21 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
     Ok(())
 }
 
+/// Sets the modes of everything, which dpkg-deb packs as they are: the umask must not decide them.
+fn set_modes(root: &Path) -> Result<(), Failure> {
+    for path in image::walk(root)?.iter().map(PathBuf::as_path).chain([root]) {
+        let metadata = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let executable = metadata.is_dir() || metadata.permissions().mode() & 0o111 != 0;
+        set_mode(path, if executable { 0o755 } else { 0o644 })?;
+    }
+    Ok(())
+}
+
 fn make_executable(path: &Path) -> Result<(), Failure> {
-    let done = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+    set_mode(path, 0o755)
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), Failure> {
+    let done = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     done.map_err(|error| format!("{}: {error}", path.display()))
 }

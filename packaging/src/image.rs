@@ -278,7 +278,7 @@ fn header(kind: EntryType, mode: u32, time: u64, size: u64) -> Header {
 }
 
 /// All paths below a folder, sorted.
-fn walk(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let wrong = |error| format!("{}: {error}", folder.display());
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(wrong)? {

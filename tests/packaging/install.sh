@@ -16,8 +16,11 @@ exec chroot "$system" sh -eu << 'INSIDE'
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 fail() { echo "$*"; exit 1; }
 config=/etc/dnsweir/dnsweir.kdl
+enabled=/etc/systemd/system/multi-user.target.wants/dnsweir.service
+package() { dpkg "$@" > /tmp/log 2>&1 < /dev/null || fail "dpkg $*: $(cat /tmp/log)"; }
 
-dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+package -i /tmp/dnsweir.deb
+[ -L $enabled ] || fail "without a running systemd, the service is not enabled"
 dnsweir --version | grep -q '^dnsweir ' || fail "no version"
 dnsweir check $config | grep -q valid || fail "the installed configuration is not valid"
 zcat /usr/share/man/man1/dnsweir.1.gz | grep -q dnsweir || fail "no manual page"
@@ -45,14 +48,55 @@ dnsweir cache flush www.example > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 kill $pid
 wait $pid || fail "it did not end well: $(cat /tmp/log)"
 
-# An upgrade and a removal keep the operator's configuration; a purge deletes it.
-dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+# An upgrade and a removal keep the operator's configuration.
+package -i /tmp/dnsweir.deb
 grep -q www.example $config || fail "an upgrade lost the configuration"
-dpkg -r dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+package -r dnsweir
 [ ! -e /usr/bin/dnsweir ] || fail "the program is still there"
 grep -q www.example $config || fail "a removal lost the configuration"
-dpkg -P dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+package -i /tmp/dnsweir.deb
+[ -L $enabled ] || fail "installed again, the service is not enabled"
+
+# Where systemd runs: a stand-in writes down what it is told. Images of containers have a policy that starts no service.
+rm -f /usr/sbin/policy-rc.d
+mkdir -p /run/systemd/system
+cat > /tmp/systemctl << STUB
+#!/bin/sh
+case "\$*" in
+*is-enabled*) [ -L $enabled ] && echo enabled || echo disabled ;;
+*is-active*) [ -e /tmp/active ] ;;
+*) echo "\$*" >> /tmp/told ;;
+esac
+STUB
+chmod 755 /tmp/systemctl
+mv /tmp/systemctl /usr/bin/systemctl
+# What is done to the service: `is_told start`, or `is_told` for nothing.
+is_told() {
+    sed -n 's/^\(.* \)\?\([a-z]*\) dnsweir.service$/\2/p' /tmp/told > /tmp/log
+    [ "$(cat /tmp/log)" = "$1" ] || fail "the service should be told '$1', not '$(cat /tmp/log)'"
+    : > /tmp/told
+}
+: > /tmp/told
+package -i /tmp/dnsweir.deb
+is_told "" # The operator stopped it.
+touch /tmp/active
+package -i /tmp/dnsweir.deb
+is_told restart
+package -r dnsweir
+is_told stop
+rm /tmp/active
+package -i /tmp/dnsweir.deb
+is_told start
+# As `systemctl disable` does.
+rm $enabled
+package -i /tmp/dnsweir.deb
+[ ! -L $enabled ] || fail "an upgrade enabled what the operator disabled"
+is_told ""
+
+ln -s /lib/systemd/system/dnsweir.service $enabled
+package -P dnsweir
 [ ! -e /etc/dnsweir ] || fail "a purge left $(ls /etc/dnsweir)"
 [ ! -e /var/cache/dnsweir ] || fail "a purge left compiled filters"
+[ ! -L $enabled ] || fail "a purge left the service enabled"
 echo "all as it should be"
 INSIDE

@@ -166,9 +166,14 @@ fn network(state: &State, metrics: &mut Metrics) {
     let help = "Times a link, address or rule was found missing or changed and was restored";
     metrics.counter("node_repairs", help).add(&[], get(&node.repairs));
     let help = "Packets matched by the rules that direct queries to the proxy, as of the last check";
-    metrics
-        .counter("node_rule_packets", help)
-        .add(&[], node.rule_packets());
+    let packets = metrics.counter("node_rule_packets", help);
+    let generation = state.generation.read();
+    let has_rules = generation.config.node.as_ref().is_some_and(|node| node.iptables);
+    drop(generation);
+    // Without rules, a count of 0 would look as if nobody asked.
+    if has_rules {
+        packets.add(&[], node.rule_packets());
+    }
     let help = "Packets that bypassed the proxy because its heartbeat had stopped, as of the last check";
     metrics
         .counter("node_unheard_packets", help)

@@ -8,12 +8,12 @@ use harness::guests::root;
 use harness::tools::output;
 use harness::{proxy, until};
 
-use super::kubectl;
-use super::manifests::{PROXY, WEBHOOK, valid};
+use super::manifests::{PROXY, WEBHOOK, composed_of, valid};
 use super::service_entries::apply_schema;
+use super::{kubectl, state};
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 17] = [
+const VARIANTS: [&[&str]; 19] = [
     &[],
     &["mode=link-local"],
     &["mode=local-redirect", "pods.enabled=true"],
@@ -54,9 +54,15 @@ const VARIANTS: [&[&str]; 17] = [
     ],
     &[
         "image.digest=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        "config=listen \"127.0.0.1\"",
+        "config=listen \"127.0.0.1\"; admin \"127.0.0.1:9253\"",
     ],
+    &["mode=local-redirect", "config=admin \"0.0.0.0:9253\""],
     &["mode=link-local", "webhook.enabled=true"],
+    &[
+        "webhook.enabled=true",
+        "webhook.optionsOnly=true",
+        "webhook.options={ndots:2}",
+    ],
     &[
         "webhook.enabled=true",
         "webhook.optionsOnly=true",
@@ -86,7 +92,7 @@ type Said = (
 );
 
 /// Values that operators set.
-const SAID: [Said; 9] = [
+const SAID: [Said; 10] = [
     (
         &[
             "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
@@ -156,6 +162,15 @@ const SAID: [Said; 9] = [
     ),
     (
         &[
+            "multicluster.domains={clusterset.local}",
+            "use={table}",
+            "extraConfig=filter \"table\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }",
+        ],
+        &["clusterrolebinding.rbac.authorization.k8s.io/chart-multicluster"],
+        &["zone \"clusterset.local\" {\n        use \"table\"\n        kubernetes {"],
+    ),
+    (
+        &[
             "admin=0.0.0.0:9253",
             "metrics.service.enabled=true",
             "metrics.service.annotations.note=it",
@@ -171,7 +186,8 @@ const SAID: [Said; 9] = [
         ],
         &["service/chart-upstream"],
         &[
-            "admin \"0.0.0.0:9253\" status=#false",
+            "listen \"0.0.0.0\" \"::\"\n",
+            "admin \"[::]:9253\" status=#false",
             "(env)\"CHART_UPSTREAM_SERVICE_HOST\"",
             "containerPort: 9253",
             "runAsNonRoot: true",
@@ -231,6 +247,67 @@ const WRONG: [&str; 21] = [
     "webhook.options={a b}",
 ];
 
+/// Values that exclude each other, or that would be left out or scraped twice, and what the refusal says.
+const REFUSED: [(&[&str], &str); 9] = [
+    (
+        &["config=admin \"127.0.0.1:9253\"", "use={table}"],
+        "config replaces the whole configuration",
+    ),
+    (
+        &["config=listen \"127.0.0.1\""],
+        "write admin \"127.0.0.1:9253\" into config",
+    ),
+    (
+        &["config=admin \"127.0.0.1:9253\"", "admin=127.0.0.1:9353"],
+        "the probes ask admin=127.0.0.1:9353",
+    ),
+    (
+        &["serviceAccount.create=false", "pods.enabled=true"],
+        "set the name of the existing service account",
+    ),
+    (
+        &[
+            "admin=0.0.0.0:9253",
+            "metrics.podMonitor.enabled=true",
+            "metrics.serviceMonitor.enabled=true",
+        ],
+        "enable only one",
+    ),
+    (
+        &["mode=local-redirect", "webhook.enabled=true"],
+        "set webhook.optionsOnly",
+    ),
+    (
+        &["webhook.enabled=true", "webhook.optionsOnly=true"],
+        "set webhook.ndots or webhook.options",
+    ),
+    (
+        &[
+            "mode=link-local",
+            "webhook.enabled=true",
+            "webhook.options={ndots:2}",
+        ],
+        "set only webhook.ndots",
+    ),
+    (
+        &[
+            "webhook.enabled=true",
+            "webhook.optionsOnly=true",
+            "webhook.options={timeout:1,timeout:2}",
+        ],
+        "the option timeout is given twice",
+    ),
+];
+
+/// The modes, each of which has an overlay.
+const MODES: [&str; 5] = [
+    "cluster-address",
+    "link-local",
+    "ipvs",
+    "no-kube-proxy",
+    "local-redirect",
+];
+
 /// Returns the helm command that prints the manifests for these values, as release `chart`, since `dnsweir`
 /// exists.
 fn template(values: &[&str]) -> Command {
@@ -280,51 +357,61 @@ fn every_variant_of_the_chart_is_valid() {
         valid(&name, &manifests, &[PROXY, objects].concat());
         checked(&name, &manifests);
     }
-    // Settings that would be left out, or scraped twice.
-    for wrong in [
-        &["config=listen \"127.0.0.1\"", "use={table}"][..],
-        &["serviceAccount.create=false", "pods.enabled=true"],
-        &[
-            "admin=0.0.0.0:9253",
-            "metrics.podMonitor.enabled=true",
-            "metrics.serviceMonitor.enabled=true",
-        ],
-        &["mode=local-redirect", "webhook.enabled=true"],
-    ] {
-        let refused = template(wrong).output().expect("helm");
-        assert!(!refused.status.success(), "{wrong:?} was taken");
-    }
-    let elsewhere = |values: &[&str]| {
-        template(values)
-            .args(["--namespace", "dns"])
-            .output()
-            .expect("helm")
-    };
-    assert!(!elsewhere(&[]).status.success(), "its pods could not start");
-    assert!(elsewhere(&["clusterDNS={10.96.0.10}"]).status.success());
-    let redirected = ["mode=local-redirect", "clusterDNS={10.96.0.10}"];
-    assert!(
-        !elsewhere(&redirected).status.success(),
-        "kube-dns is in another namespace"
-    );
     the_overlays_say_the_same();
+    the_overlays_take_the_component_of_pods();
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn what_cannot_work_is_refused_with_the_reason() {
+    for (values, why) in REFUSED {
+        refused(&mut template(values), why);
+    }
+    let elsewhere = ["--namespace", "dns"];
+    refused(template(&[]).args(elsewhere), "set clusterDNS");
+    output(template(&["clusterDNS={10.96.0.10}"]).args(elsewhere));
+    let redirected = ["mode=local-redirect", "clusterDNS={10.96.0.10}"];
+    refused(template(&redirected).args(elsewhere), "where kube-dns is");
+    // Its API server does not know `sleep` in `preStop`.
+    let older = ["--kube-version", "1.29.0"];
+    output(template(&[]).args(older));
+    refused(template(&["mode=local-redirect"]).args(older), "Kubernetes 1.30");
+    let webhook = ["mode=link-local", "webhook.enabled=true"];
+    refused(template(&webhook).args(older), "Kubernetes 1.30");
+}
+
+/// Checks that helm refuses, and says why.
+#[track_caller]
+fn refused(template: &mut Command, why: &str) {
+    let refused = template.output().expect("helm");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains(why),
+        "{template:?}: {why}: {said}"
+    );
 }
 
 /// Checks that chart and overlays configure the same.
 fn the_overlays_say_the_same() {
-    for mode in [
-        "cluster-address",
-        "link-local",
-        "ipvs",
-        "no-kube-proxy",
-        "local-redirect",
-    ] {
+    for mode in MODES {
         let chart = output(&mut template(&[&format!("mode={mode}")]));
         let chart = lines(&chart.replace("CHART_UPSTREAM", "DNSWEIR_UPSTREAM"));
         let file = root().join(format!("deploy/overlays/{mode}/dnsweir.kdl"));
         let overlay = lines(&fs::read_to_string(file).expect("a file"));
         let flat = |lines: &[String]| lines.join(" ");
         assert!(flat(&chart).contains(&flat(&overlay)), "{mode}: {chart:#?}");
+    }
+}
+
+/// Checks that each overlay takes the component that does the same as `pods.enabled` of the chart.
+fn the_overlays_take_the_component_of_pods() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().expect("a folder");
+        let overlay = format!("overlays/{mode}");
+        composed_of(&overlay, folder.path(), "components: [DEPLOY/components/pods]\n");
+        let mut kustomize = Command::new(state().join("kubectl"));
+        let manifests = output(kustomize.arg("kustomize").arg(folder.path()));
+        assert!(manifests.contains("name: NODE_NAME"), "{mode}: {manifests}");
     }
 }
 

@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "dnsweir.configuration" -}}
 {{- $cluster := include "dnsweir.clusterDNS" . -}}
 {{- $mode := .Values.mode -}}
-listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else if eq $mode "local-redirect" }}"0.0.0.0"{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
+listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else if eq $mode "local-redirect" }}"0.0.0.0" "::"{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
 admin {{ include "dnsweir.admin" . | quote }}
 {{- /* Others can reach an address that is not on loopback, so it serves only health and metrics. */ -}}
 {{- if not (include "dnsweir.isLoopback" (include "dnsweir.admin" .)) }} status=#false{{ end }}
@@ -66,6 +66,9 @@ zone{{ include "dnsweir.words" .names }} {
 {{- if .domains }}
 
 zone{{ include "dnsweir.words" .domains }} {
+    {{- range $.Values.use }}
+    use {{ quote . }}
+    {{- end }}
     kubernetes { domain {{ quote $.Values.clusterDomain }}; multicluster{{ include "dnsweir.words" .domains }}; memory {{ quote .memory }} }
 }
 {{- end }}
@@ -110,10 +113,10 @@ pods { node (env)"NODE_NAME" }
 {{- end }}
 {{- end }}
 
-{{- /* Where `admin` is: in a network of their own, the kubelet reaches no pod's loopback address. */ -}}
+{{- /* Where `admin` is: in a network of their own, the kubelet reaches no pod's loopback address. "[::]" is both families. */ -}}
 {{- define "dnsweir.adminPort" }}{{ .Values.admin | splitList ":" | last }}{{ end }}
 {{- define "dnsweir.admin" }}
-{{- if and (eq .Values.mode "local-redirect") (include "dnsweir.isLoopback" .Values.admin) }}0.0.0.0:{{ include "dnsweir.adminPort" . }}
+{{- if and (eq .Values.mode "local-redirect") (include "dnsweir.isLoopback" .Values.admin) }}[::]:{{ include "dnsweir.adminPort" . }}
 {{- else }}{{ .Values.admin }}{{ end }}
 {{- end }}
 {{- define "dnsweir.isLoopback" }}{{ if regexMatch "^(127\\.|\\[::1\\])" . }}yes{{ end }}{{ end }}
