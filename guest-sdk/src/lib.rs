@@ -124,6 +124,7 @@ mod ask;
 #[doc(hidden)]
 #[rustfmt::skip]
 pub mod bindings;
+mod budget;
 mod codes;
 mod config;
 mod data;

@@ -1,7 +1,7 @@
 //! What a filter needs to see.
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{NameBuf, Outcome, Type};
+use crate::{NameBuf, Outcome, Type, budget};
 
 /// What the host calls the filter for. Whatever is left out here costs nothing. At least one phase must be
 /// enabled.
@@ -163,9 +163,21 @@ impl Manifest {
         self
     }
 
-    /// Limits the filter to names at or below these.
+    /// Limits the filter to names at or below these. A call cannot hand over more than about 900 KB of names;
+    /// with more of them, the filter is called for all names, so it has to check them itself.
     pub fn at_or_below<'b>(mut self, names: impl IntoIterator<Item = &'b NameBuf>) -> Manifest {
-        self.0.suffixes.extend(names.into_iter().map(NameBuf::to_string));
+        let suffixes = &mut self.0.suffixes;
+        let mut octets: usize = suffixes.iter().map(|name| budget::TEXT + name.len()).sum();
+        for name in names {
+            let name = name.to_string();
+            octets += budget::TEXT + name.len();
+            if octets > budget::MOST {
+                // All names are at or below the root, whatever is added later.
+                *suffixes = vec![NameBuf::root().to_string()];
+                break;
+            }
+            suffixes.push(name);
+        }
         self
     }
 
@@ -201,5 +213,29 @@ pub struct NamedSource(pub(crate) u16);
 impl Default for Manifest {
     fn default() -> Manifest {
         Manifest::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that count 37 bytes each: 24, and their text.
+    fn names(count: usize) -> Vec<NameBuf> {
+        let names = (0..count).map(|number| format!("{number:05}.a.test"));
+        names.map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn more_names_than_a_call_hands_over_are_all_names() {
+        let most = budget::MOST / 37;
+        let all = Manifest::new().at_or_below(&[NameBuf::root()]);
+        let fits = Manifest::new().at_or_below(&names(most));
+        assert_eq!(fits.0.suffixes.len(), most);
+        assert_eq!(Manifest::new().at_or_below(&names(most + 1)), all);
+        // Those of earlier calls count, too, and no later call narrows it again.
+        let over = fits.at_or_below(&names(1));
+        assert_eq!(over, all);
+        assert!(over.at_or_below(&names(1)).0.suffixes.contains(&".".to_owned()));
     }
 }

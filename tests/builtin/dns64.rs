@@ -161,3 +161,20 @@ fn a_name_with_too_many_addresses_is_cut_and_others_are_translated() {
         );
     }
 }
+
+/// A verdict may have 64 edits of records.
+#[test]
+fn any_number_of_excluded_addresses_is_removed() {
+    let upstream = Upstream::start(|asked| {
+        let name = asked.name();
+        if !asked.tcp {
+            return Reply::Message(asked.message_with(&[]).set(flags::TC));
+        }
+        let mapped = (0..100).map(|last| format!("{name} 300 AAAA ::ffff:192.0.2.{last}"));
+        let lines: Vec<String> = mapped.chain([format!("{name} 300 AAAA 2001:db8::1")]).collect();
+        asked.answer(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    let proxy = start("dns64", "", "use \"f\"", &upstream);
+    let answer = Stream::connect(proxy.address).ask(&Message::query("wide.test", "AAAA"));
+    assert_eq!(answer.answers(), ["wide.test. AAAA 2001:db8::1"]);
+}

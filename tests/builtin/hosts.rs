@@ -1,7 +1,7 @@
 //! `hosts`: answers from a table.
 
 use super::{anything, start};
-use crate::harness::{Message, Stream, flags};
+use crate::harness::{Message, Proxy, Stream, Upstream, flags};
 
 #[test]
 fn names_have_their_addresses_and_no_other_data() {
@@ -108,7 +108,7 @@ fn a_zone_of_the_table_is_complete() {
 /// A pipeline may end in a table: nothing is forwarded, and unlisted names are refused.
 #[test]
 fn a_pipeline_may_end_in_a_table() {
-    let proxy = crate::harness::Proxy::start(
+    let proxy = Proxy::start(
         "filter \"f\" { module \"builtin:hosts\"; limits time=\"1s\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }",
     );
     assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
@@ -130,25 +130,48 @@ fn a_hosts_file_can_be_all_there_is() {
     assert_eq!(upstream.count("other.test"), 0);
 }
 
-/// Like a block list: one address for all names. Names that exceed the manifest pass once asked for.
-#[test]
-fn a_hosts_file_may_have_many_lines() {
-    let upstream = anything();
+/// A proxy with a hosts file like a block list: one address for so many names.
+fn with_a_block_list(lines: usize, upstream: &Upstream) -> Proxy {
     let file = upstream.address.ip().to_string().replace('.', "-");
     let path = std::env::temp_dir().join(format!("dnsweir-many-hosts-{file}"));
-    let lines: String = (0..20_000)
-        .map(|at| format!("0.0.0.0 host-{at}.advertisements.test\n"))
+    let lines: String = (0..lines)
+        .map(|at| format!("0.0.0.0 host-{at:05}.advertisements.test\n"))
         .collect();
     std::fs::write(&path, lines).expect("a hosts file");
     let config = format!("file (file){path:?}");
-    let proxy = start("hosts", &config, "use \"f\"", &upstream);
+    let proxy = start("hosts", &config, "use \"f\"", upstream);
     std::fs::remove_file(&path).expect("the hosts file");
-    let listed = proxy.query("host-19999.advertisements.test", "A").answers();
-    assert_eq!(listed, ["host-19999.advertisements.test. A 0.0.0.0"]);
-    assert_eq!(
-        proxy.query("other.test", "A").answers(),
-        ["other.test. A 192.0.2.1"]
-    );
+    proxy
+}
+
+/// The manifest has nearly as many names as it may have. If there are more, names that are not listed reach
+/// the filter, which passes them.
+#[test]
+fn a_hosts_file_may_have_many_lines() {
+    let upstream = anything();
+    for lines in [16_600, 20_000] {
+        let proxy = with_a_block_list(lines, &upstream);
+        let last = format!("host-{}.advertisements.test", lines - 1);
+        assert_eq!(proxy.query(&last, "A").answers(), [format!("{last}. A 0.0.0.0")]);
+        assert_eq!(
+            proxy.query("other.test", "A").answers(),
+            ["other.test. A 192.0.2.1"]
+        );
+    }
+}
+
+/// They are more than a call may hand over.
+#[test]
+fn an_address_with_too_many_names_is_cut() {
+    let upstream = anything();
+    let proxy = with_a_block_list(20_000, &upstream);
+    for _ in 0..3 {
+        let query = Message::query("0.0.0.0.in-addr.arpa", "PTR");
+        let names = Stream::connect(proxy.address).ask(&query);
+        assert_eq!((names.rcode().as_str(), names.answers.len()), ("NOERROR", 2048));
+        let listed = proxy.query("host-19999.advertisements.test", "A").answers();
+        assert_eq!(listed, ["host-19999.advertisements.test. A 0.0.0.0"]);
+    }
 }
 
 /// A name has more addresses than fit into a message: the answer is truncated, and TC is set.

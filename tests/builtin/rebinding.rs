@@ -1,8 +1,8 @@
 //! `rebinding`: private addresses in answers for public names.
 
 use super::{anything, documented, start};
-use crate::harness::message::Record;
-use crate::harness::{Message, Proxy, Upstream};
+use crate::harness::message::{Record, encode_name};
+use crate::harness::{Message, Proxy, Reply, Stream, Upstream, flags};
 
 #[test]
 fn the_documented_configuration_removes_private_addresses() {
@@ -79,4 +79,73 @@ fn a_signature_is_no_way_around_it() {
         signed("good.example"),
         ("NOERROR".into(), vec!["good.example. A 192.0.2.1".into()])
     );
+}
+
+/// However many there are: a verdict may have 64 edits of records.
+#[test]
+fn hundreds_of_private_addresses_are_removed() {
+    const PUBLIC: [&str; 2] = ["192.0.2.1", "198.51.100.7"];
+    // A name such as 65.example has so many private addresses.
+    let upstream = Upstream::start(|asked| {
+        if !asked.tcp {
+            return Reply::Message(asked.message_with(&[]).set(flags::TC));
+        }
+        let name = asked.name();
+        let label = name.split('.').next().and_then(|label| label.parse().ok());
+        let count: u16 = label.unwrap_or(0);
+        let private = (0..count).map(|at| format!("10.0.{}.{}", at >> 8, at & 255));
+        let addresses = PUBLIC.map(str::to_owned).into_iter().chain(private);
+        let lines: Vec<String> = addresses
+            .map(|address| format!("{name} 300 A {address}"))
+            .collect();
+        asked.answer(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    for pipeline in ["use \"f\"; cache", "cache; use \"f\""] {
+        let proxy = start("rebinding", "", pipeline, &upstream);
+        // The second time from the cache.
+        for _ in 0..2 {
+            for private in [16, 64, 65, 700] {
+                let query = Message::query(&format!("{private}.example"), "A");
+                let answer = Stream::connect(proxy.address).ask(&query);
+                let public = PUBLIC.map(|address| format!("{private}.example. A {address}"));
+                assert_eq!(answer.answers(), public, "{private}, {pipeline}");
+            }
+        }
+        let stripped = [("filter", "f"), ("name", "stripped")];
+        let count = proxy.metrics().sum("dnsweir_filter_counter_total", &stripped);
+        assert!(count >= 4.0, "{pipeline}: {count}");
+    }
+}
+
+/// As many records as a message holds, of so long a name that those that stay are more than a call may hand
+/// over: as many of them as it may are left.
+#[test]
+fn private_addresses_are_removed_from_the_largest_answer() {
+    const PRIVATE: u16 = 65;
+    const ALL: u16 = 4000;
+    let long = vec!["a".repeat(60); 4].join(".");
+    let name = format!("{long}.test.");
+    let upstream = Upstream::start(|asked| {
+        if !asked.tcp {
+            return Reply::Message(asked.message_with(&[]).set(flags::TC));
+        }
+        let mut wire = asked.message_with(&[]);
+        wire.edns = None;
+        let mut wire = wire.encode();
+        wire[6..8].copy_from_slice(&ALL.to_be_bytes());
+        for number in 0..ALL {
+            let [high, low] = number.to_be_bytes();
+            let network = if number < PRIVATE { 10 } else { 11 };
+            wire.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, network, 0, high, low]);
+        }
+        Reply::Octets(vec![wire])
+    });
+    assert_eq!(encode_name(&name).len(), 250);
+    let proxy = start("rebinding", "", "cache; use \"f\"", &upstream);
+    for _ in 0..2 {
+        let answer = Stream::connect(proxy.address).ask(&Message::query(&name, "A"));
+        assert_eq!(answer.rcode(), "NOERROR");
+        let private = answer.answers.iter().filter(|record| record.data[0] == 10);
+        assert_eq!((private.count(), answer.answers.len() > 2000), (0, true));
+    }
 }

@@ -1,7 +1,8 @@
 //! `rewrite`: names, types, classes, TTLs, rcodes, aliases.
 
 use super::{anything, start};
-use crate::harness::{Message, Proxy, Record, Reply, Upstream, flags, forward_once};
+use crate::harness::upstream::Asked;
+use crate::harness::{Message, Proxy, Record, Reply, Stream, Upstream, flags, forward_once};
 
 fn above(config: &str, upstream: &Upstream) -> Proxy {
     start("rewrite", config, "use \"f\"; cache", upstream)
@@ -302,4 +303,85 @@ fn a_rewritten_query_stays_in_its_pipeline() {
     ));
     assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.1"]);
     assert_eq!((own.count("a.other"), other.count("a.other")), (1, 0));
+}
+
+/// A reply that is complete over TCP only.
+fn large(asked: &Asked, message: Message) -> Reply {
+    Reply::Message(match asked.tcp {
+        true => message,
+        false => asked.message_with(&[]).set(flags::TC),
+    })
+}
+
+/// A verdict may have 64 edits of records, and answers more records.
+#[test]
+fn names_in_the_data_of_many_records_are_rewritten() {
+    let upstream = Upstream::start(|asked| {
+        let mut message = asked.message_with(&[]);
+        for number in 0..80 {
+            let (name, host) = (asked.name(), format!("host-{number}.new.test."));
+            let service = Record::parse(&format!("{name} 300 SRV 1 2 {number} {host}"));
+            message.answers.push(service);
+            let address = Record::parse(&format!("{host} 300 A 192.0.2.{number}"));
+            message.additional.push(address);
+        }
+        large(asked, message)
+    });
+    let rules = r##"name "suffix" "old.test" "new.test" { value "suffix" "new.test" "old.test"; }"##;
+    for pipeline in ["use \"f\"; cache", "cache; use \"f\""] {
+        let proxy = start("rewrite", rules, pipeline, &upstream);
+        for _ in 0..2 {
+            let answer = Stream::connect(proxy.address).ask(&Message::query("sip.old.test", "SRV"));
+            let expected = (0..80).map(|at| format!("sip.old.test. SRV 1 2 {at} host-{at}.old.test."));
+            assert_eq!(answer.answers(), expected.collect::<Vec<_>>(), "{pipeline}");
+            assert_eq!(answer.additional.len(), 80, "{pipeline}");
+        }
+    }
+}
+
+/// The new target's records take the place of others, also in a section that had none.
+#[test]
+fn targets_may_have_many_records() {
+    let upstream = Upstream::start(|asked| {
+        let name = asked.name();
+        if name == "abc.test." {
+            return asked.answer(&["abc.test. 5 CNAME def.old.", "def.old. 5 A 192.0.2.99"]);
+        }
+        let mut message = asked.message_with(&[]);
+        for number in 0..80 {
+            let address = Record::parse(&format!("{name} 300 A 192.0.2.{number}"));
+            message.answers.push(address);
+        }
+        for number in 0..2 {
+            let server = Record::parse(&format!("new. 300 NS ns-{number}.new."));
+            message.authority.push(server);
+        }
+        large(asked, message)
+    });
+    let proxy = above("target \"exact\" \"def.old\" \"xyz.new\"", &upstream);
+    let answer = Stream::connect(proxy.address).ask(&Message::query("abc.test", "A"));
+    let addresses = (0..80).map(|number| format!("xyz.new. A 192.0.2.{number}"));
+    let expected = ["abc.test. CNAME xyz.new.".to_owned()]
+        .into_iter()
+        .chain(addresses);
+    assert_eq!(answer.answers(), expected.collect::<Vec<_>>());
+    assert_eq!(answer.authority.len(), 2);
+}
+
+/// A type that cannot be looked up does not make the filter fail, for which the name would be blamed.
+#[test]
+fn a_reserved_type_keeps_nobody_from_new_targets() {
+    let upstream = aliases();
+    let proxy = above("target \"exact\" \"def.old\" \"xyz.new\"", &upstream);
+    for _ in 0..3 {
+        let reserved = proxy.query("abc.test", "TYPE200").answers();
+        assert_eq!(
+            reserved.first().map(String::as_str),
+            Some("abc.test. CNAME def.old.")
+        );
+    }
+    assert_eq!(
+        proxy.query("abc.test", "A").answers(),
+        ["abc.test. CNAME xyz.new.", "xyz.new. A 192.0.2.1"]
+    );
 }

@@ -18,8 +18,9 @@ use table::{Found, Records, Table};
 /// How long the host may remember a verdict. Bounded, so that it forgets names that are no longer asked for.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// The overhead in bytes of a name in a manifest, and the limit for all names: half of what a call may pass.
-const NAMED: (usize, usize) = (8, 1 << 19);
+/// Maximum names of an address in an answer. In a block list, 0.0.0.0 has all names, more than a call may
+/// hand over. It may hand over so many even if each has 255 bytes.
+const POINTERS: usize = 2048;
 
 /// The filter.
 pub struct Hosts {
@@ -73,12 +74,9 @@ impl Filter for Hosts {
                 read_file(&text, reverse, &mut table);
             }
         }
-        let octets: usize = table.reach().map(|name| name.to_string().len() + NAMED.0).sum();
         let manifest = match unlisted {
-            Unlisted::Pass if octets <= NAMED.1 => Manifest::new().queries().at_or_below(table.reach()),
-            // Without a list of names in the manifest, unlisted names reach the filter as well, which passes
-            // them.
-            Unlisted::Pass | Unlisted::Servfail => Manifest::new().queries(),
+            Unlisted::Pass => Manifest::new().queries().at_or_below(table.reach()),
+            Unlisted::Servfail => Manifest::new().queries(),
         };
         table.complete();
         let filter = Hosts { table, ttl, unlisted };
@@ -122,7 +120,7 @@ impl Hosts {
             }
         }
         if asked(Type::PTR) {
-            for pointer in &records.names {
+            for pointer in records.names.iter().take(POINTERS) {
                 answer = answer.record(name, self.ttl, Rdata::Ptr(pointer.clone()));
             }
         }

@@ -304,6 +304,24 @@ fn a_hosts_file_is_a_table() {
     assert_eq!(ask(&mut filter, "an.test", Type::A), pass());
 }
 
+/// A block list has one address for all names, more than a call may hand over.
+#[test]
+fn an_address_has_so_many_names_and_no_more() {
+    let text: String = (0..5000)
+        .map(|number| format!("0.0.0.0 h{number}.test\n"))
+        .collect();
+    let mut filter = start([node("file").arg(&*text)]);
+    let names: Vec<String> = (0..2048).map(|number| format!("h{number}.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let reverse = NameBuf::reverse([0, 0, 0, 0].into());
+    assert_eq!(
+        ask(&mut filter, &reverse.to_string(), Type::PTR),
+        pointers(reverse, &names)
+    );
+    let last = addresses("h4999.test", 3600, &["0.0.0.0"]);
+    assert_eq!(ask(&mut filter, "h4999.test", Type::A), last);
+}
+
 #[test]
 fn unlisted_names_can_be_failures() {
     let config = [host("a.test", &["192.0.2.1"]), node("unlisted").arg("servfail")];

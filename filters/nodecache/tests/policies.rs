@@ -123,6 +123,18 @@ fn namespaces_are_services_and_pods_of_the_clusters_zones() {
     holds(&mut two, "x.dev.pod.b.local", no_store());
 }
 
+/// The host would refuse a manifest with all of them.
+#[test]
+fn more_names_than_a_manifest_holds_are_found_among_all() {
+    let long = vec!["a".repeat(60); 3].join(".");
+    let names = (0..5000).map(|number| format!("h{number}.{long}.test"));
+    let mut filter = start([names.fold(node("no-cache"), |node, name| node.arg(&*name))]);
+    let all = Manifest::new().queries().at_or_below(&[NameBuf::root()]);
+    assert_eq!(filter.manifest(), &all);
+    holds(&mut filter, &format!("x.h4999.{long}.test"), no_store());
+    holds(&mut filter, "other.test", nothing());
+}
+
 #[test]
 fn mistakes_are_told() {
     let told = |config: Vec<Node>| {

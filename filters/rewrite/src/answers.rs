@@ -1,11 +1,7 @@
 //! Changes names in the data of answers: the targets of aliases, and the names in other records.
 
-use std::time::Duration;
-
 use dnsweir_filter::hickory::rr::{self, RData, rdata};
-use dnsweir_filter::{
-    Ask, Found, Message, NameBuf, Rdata, Record, Response, ResponseEdit, Section, Selector,
-};
+use dnsweir_filter::{Ask, Found, Message, NameBuf, Response, ResponseEdit, Section, Type};
 
 use crate::rule::Change;
 
@@ -30,7 +26,8 @@ pub enum Reworked {
 /// The sections of an answer while it is changed.
 struct Sections {
     records: [Vec<rr::Record>; 3],
-    changed: bool,
+    /// Which of them have changed.
+    changed: [bool; 3],
 }
 
 const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
@@ -45,20 +42,20 @@ pub fn rework(
 ) -> Reworked {
     let mut sections = Sections {
         records: [message.answers(), message.authority(), message.additional()].map(<[_]>::to_vec),
-        changed: false,
+        changed: [false; 3],
     };
+    let qtype = response.query().qtype();
     let (mut retargeted, mut rcode) = (false, response.rcode());
     for rule in rules.iter().rev() {
         match rule {
             OnAnswers::Values(change) => sections.rename(change),
-            OnAnswers::Targets(_) if retargeted => {}
+            OnAnswers::Targets(_) if retargeted || !can_be_looked_up(qtype) => {}
             OnAnswers::Targets(change) => {
                 let Some((index, target)) = sections.alias(change) else {
                     continue;
                 };
                 let Some(found) = found.take() else {
-                    let ask = Ask::new().lookup(&target, response.query().qtype());
-                    return Reworked::Asks(ask);
+                    return Reworked::Asks(Ask::new().lookup(&target, qtype));
                 };
                 let Some(behind) = found.read().ok().filter(|_| found.answered()) else {
                     return Reworked::Same;
@@ -69,10 +66,16 @@ pub fn rework(
             }
         }
     }
-    match sections.changed {
-        true => Reworked::Edited(sections.edit().rcode(response.rcode(), rcode)),
+    match sections.changed.contains(&true) {
+        true => Reworked::Edited(sections.edit(message).rcode(response.rcode(), rcode)),
         false => Reworked::Same,
     }
+}
+
+/// Whether the host looks up records of this type. For types that are reserved for messages and for questions
+/// (RFC 6895 section 3.1), except ANY, it would refuse the verdict.
+fn can_be_looked_up(qtype: Type) -> bool {
+    !matches!(qtype.0, 0 | 41 | 128..=254)
 }
 
 impl Sections {
@@ -99,37 +102,30 @@ impl Sections {
         // These described the old target, for instance that it does not exist.
         self.records[1] = behind.authority().to_vec();
         self.records[2].clear();
-        self.changed = true;
+        self.changed = [true; 3];
     }
 
     /// Changes the names in record data.
     fn rename(&mut self, change: &Change) {
-        for record in self.records.iter_mut().flatten() {
-            let Some(name) = name_in(&mut record.data) else {
-                continue;
-            };
-            let old = NameBuf::try_from(&*name).ok();
-            if let Some(new) = old.and_then(|old| change.of(&old).filter(|new| *new != old.as_name())) {
-                *name = new.as_name().into();
-                self.changed = true;
+        for (records, changed) in self.records.iter_mut().zip(&mut self.changed) {
+            for record in records {
+                let Some(name) = name_in(&mut record.data) else {
+                    continue;
+                };
+                let old = NameBuf::try_from(&*name).ok();
+                if let Some(new) = old.and_then(|old| change.of(&old).filter(|new| *new != old.as_name())) {
+                    *name = new.as_name().into();
+                    *changed = true;
+                }
             }
         }
     }
 
-    /// An edit that replaces all records by these.
-    fn edit(self) -> ResponseEdit {
-        let mut edit = ResponseEdit::new();
-        for (section, records) in SECTIONS.into_iter().zip(self.records) {
-            edit = edit.remove(Selector::all().section(section));
-            for record in records {
-                let Ok(owner) = NameBuf::try_from(&record.name) else {
-                    continue;
-                };
-                let ttl = Duration::from_secs(record.ttl.into());
-                edit = edit.append(section, Record::new(&owner, ttl, Rdata::from(record.data)));
-            }
-        }
-        edit
+    /// An edit of the message in which the changed sections have these records.
+    fn edit(&self, message: &Message) -> ResponseEdit {
+        let sections = SECTIONS.into_iter().zip(&self.records).zip(self.changed);
+        let changed = sections.filter(|(_, changed)| *changed);
+        message.with_sections(changed.map(|(section, _)| section))
     }
 }
 

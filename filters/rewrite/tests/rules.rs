@@ -4,8 +4,12 @@
 
 use std::time::Duration;
 
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::hickory::rr::rdata::CNAME;
 use dnsweir_filter::test::{self, Node, QueryLiteral, Running, node};
-use dnsweir_filter::{Answer, Class, Manifest, NameBuf, Rcode, ResponseEdit, Rewrite, Type, Verdict};
+use dnsweir_filter::{
+    Answer, Class, Manifest, NameBuf, Rcode, ResponseEdit, ResponseVerdict, Rewrite, Type, Verdict,
+};
 use dnsweir_filter_rewrite::Rewriter;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -273,6 +277,33 @@ fn targets_are_looked_at_where_their_rule_was_reached() {
     let mut behind = rules().to_vec();
     behind.reverse();
     assert_eq!(start(behind).query(&a("a.test")), pass());
+}
+
+/// The host refuses lookups of these types; the failed call would be blamed on the name.
+#[test]
+fn targets_stay_where_nothing_can_be_looked_up() {
+    let mut filter = start([rule("target", "suffix", "old").arg("new")]);
+    let mut verdict = |qtype: Type| {
+        let alias = RData::CNAME(CNAME("b.old.".parse().unwrap()));
+        filter.response(&test::response(test::query("a.test", qtype)).records([("a.test", alias)]))
+    };
+    for qtype in [128, 200, 254] {
+        assert_eq!(verdict(Type(qtype)), ResponseVerdict::pass(), "{qtype}");
+    }
+    assert_ne!(verdict(Type::ANY), ResponseVerdict::pass());
+    assert_eq!(filter.asked(), ["b.new. ANY"]);
+}
+
+/// The host would refuse a manifest with all of them.
+#[test]
+fn more_names_than_a_manifest_holds_are_found_among_all() {
+    let long = vec!["a".repeat(60); 3].join(".");
+    let names = (0..5000).map(|number| format!("h{number}.{long}.test"));
+    let mut filter = start(names.map(|from| rule("name", "exact", &from).arg("new.test")));
+    let all = Manifest::new().queries().at_or_below(&[NameBuf::root()]);
+    assert_eq!(filter.manifest(), &all);
+    assert_eq!(filter.query(&a(&format!("h4999.{long}.test"))), to("new.test"));
+    assert_eq!(filter.query(&a("other.test")), pass());
 }
 
 #[test]

@@ -81,24 +81,27 @@ impl FromValue for Otherwise {
 impl Template {
     /// Reads `template`; without a `zone` of its own, it applies to these zones.
     pub fn read(node: Node<'_>, zones: &[NameBuf]) -> Result<Template, Invalid> {
+        // All is read before a mistake ends this: what is not read counts as unknown.
         let types = node.optional_arguments(0);
-        let own = node.node("zone")?.map(|zone| zone.arguments(0)).transpose();
-        let matching = node.node("match")?;
-        let final_dot = matching
-            .map(|matching| matching.property("final-dot"))
-            .transpose();
-        let regexes = match matching {
-            Some(matching) => expressions(matching),
-            None => Ok(vec![None]),
+        let own = node.node("zone");
+        let own = own.and_then(|zone| zone.map(|zone| zone.arguments(0)).transpose());
+        let (final_dot, regexes) = match node.node("match") {
+            Ok(Some(matching)) => (matching.property("final-dot"), expressions(matching)),
+            Ok(None) => (Ok(None), Ok(vec![None])),
+            Err(twice) => (Err(twice), Err(twice)),
         };
-        let final_dot = final_dot?.flatten().unwrap_or(false);
         let rcode = node.setting_or("rcode", Rcode::NOERROR);
-        let error = node.node("error")?.map(extended_error).transpose();
+        let error = node.node("error");
+        let error = error.and_then(|error| error.map(extended_error).transpose());
         let fails = node.setting_or("otherwise", Otherwise(false)).0;
+        let [answer, authority, additional] =
+            ["answer", "authority", "additional"].map(|name| section(node, name));
+        let (answer, authority, additional) = (answer?, authority?, additional?);
+        let final_dot = final_dot?.unwrap_or(false);
         let mut found = Vec::new();
         for regex in regexes? {
-            let read = |section| patterns(node, section, regex.as_ref());
-            let (answer, authority, additional) = (read("answer"), read("authority"), read("additional"));
+            let read = |section: &[Written<'_>]| patterns(section, regex.as_ref());
+            let (answer, authority, additional) = (read(&answer), read(&authority), read(&additional));
             found.push(Expression {
                 answer: answer?,
                 authority: authority?,
@@ -205,11 +208,21 @@ fn expressions(node: Node<'_>) -> Result<Vec<Option<Regex>>, Invalid> {
     read.collect()
 }
 
+/// A node with records, and their texts.
+type Written<'a> = (Node<'a>, Vec<String>);
+
+/// The nodes of a section; all are read, also after a mistake.
+fn section<'a>(node: Node<'a>, name: &'static str) -> Result<Vec<Written<'a>>, Invalid> {
+    let texts = |written: Node<'a>| written.arguments(0).map(|texts| (written, texts));
+    let read: Vec<_> = node.nodes(&[name]).into_iter().map(texts).collect();
+    read.into_iter().collect()
+}
+
 /// The records of a section, as templates.
-fn patterns(node: Node<'_>, section: &'static str, regex: Option<&Regex>) -> Result<Vec<Pattern>, Invalid> {
+fn patterns(section: &[Written<'_>], regex: Option<&Regex>) -> Result<Vec<Pattern>, Invalid> {
     let mut found = Vec::new();
-    for written in node.nodes(&[section]) {
-        for (index, text) in written.arguments::<String>(0)?.iter().enumerate() {
+    for (written, texts) in section {
+        for (index, text) in texts.iter().enumerate() {
             let pattern = Pattern::read(text, regex).map_err(|help| {
                 let wrong = written.mistake("this is not a record with places in it");
                 wrong.argument(index).help(help).report()

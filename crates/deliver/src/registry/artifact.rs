@@ -21,6 +21,10 @@ pub(crate) const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+jso
 pub(crate) const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
+/// The type of a bundle's statement that an artifact is signed. Other statements about it, such as its list
+/// of parts, have other types.
+pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+
 /// Written by a child process instead of an artifact if the tag has not moved.
 pub(crate) const UNCHANGED: &[u8] = b"unchanged\n";
 
@@ -29,7 +33,7 @@ pub(crate) const LARGEST_MANIFEST: usize = 1 << 20;
 pub const LARGEST_MODULE: usize = 64 << 20;
 pub(crate) const LARGEST_SIGNATURE: usize = 256 << 10;
 
-/// The most signatures that are checked.
+/// The most signatures of each form that are checked.
 pub(crate) const MOST_SIGNATURES: usize = 16;
 
 /// A manifest, as far as it is used here.
@@ -220,7 +224,8 @@ impl Artifact {
         };
         let manifest = take(lengths.manifest, LARGEST_MANIFEST)?;
         let module = take(lengths.module, LARGEST_MODULE)?;
-        let signatures = lengths.signatures.into_iter().take(MOST_SIGNATURES);
+        // Of both forms.
+        let signatures = lengths.signatures.into_iter().take(2 * MOST_SIGNATURES);
         let signatures = signatures
             .map(|(form, length)| {
                 let octets = take(length, LARGEST_SIGNATURE)?;
@@ -308,6 +313,20 @@ pub(super) mod tests {
         );
         let same = other.with_digest(&artifact(b"abc").digest);
         assert_eq!(artifact(b"abc").hold_to(&same), Ok(()));
+    }
+
+    /// Those of one form leave room for those of the other.
+    #[test]
+    fn signatures_of_both_forms_are_read() {
+        let mut artifact = artifact(b"module");
+        let octets = Bytes::from_static(b"{}");
+        for form in [Form::Simple("c2ln".into()), Form::Bundle] {
+            let octets = octets.clone();
+            let signature = Signature { form, octets };
+            artifact.signatures.extend(vec![signature; MOST_SIGNATURES]);
+        }
+        let read = Artifact::read(artifact.write().concat().into()).unwrap();
+        assert_eq!(read.signatures, artifact.signatures);
     }
 
     #[test]

@@ -8,19 +8,22 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use oci_client::manifest::{OciDescriptor, OciImageManifest};
+use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest};
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
 
 use super::artifact::{
-    self, Artifact, BUNDLE, Form, LARGEST_SIGNATURE, MANIFEST, MOST_SIGNATURES, SIMPLE, SIMPLE_SIGNATURE,
-    Signature, UNCHANGED,
+    self, Artifact, BUNDLE, Form, LARGEST_SIGNATURE, MANIFEST, MOST_SIGNATURES, SIGNED, SIMPLE,
+    SIMPLE_SIGNATURE, Signature, UNCHANGED,
 };
 use super::client::{Host, Way, is_missing};
 use super::guard::Guard;
 use super::job::Job;
 use crate::confine::{Confinement, Reach, confine};
 use crate::plain_text::with_causes;
+
+/// The annotation with the type of a bundle's statement, which a registry repeats in its list of referrers.
+const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 
 /// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or an
 /// error to standard error. Returns the exit code. Must be called before this process does anything else.
@@ -117,7 +120,6 @@ async fn pull_from(host: &Host, job: &Job, guard: Option<&Guard>) -> Result<Vec<
         let artifact = reference.clone_with_digest(digest);
         signatures = simple_signatures(&client, &artifact, &auth).await?;
         signatures.extend(bundles(&client, &artifact, &auth).await?);
-        signatures.truncate(MOST_SIGNATURES);
     }
     Ok(Artifact::new(manifest, module, signatures)?.write())
 }
@@ -187,8 +189,7 @@ async fn bundles(
             referrers = index.manifests;
         }
     }
-    // Not every registry filters by type.
-    referrers.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(BUNDLE));
+    referrers.sort_by_key(rank);
     let mut signatures = Vec::new();
     for entry in referrers.iter().take(MOST_SIGNATURES) {
         let Some(manifest) =
@@ -210,6 +211,19 @@ async fn bundles(
         }
     }
     Ok(signatures)
+}
+
+/// Returns the rank of a referrer among those of an artifact, which may have any number: the lowest are read.
+/// Signatures come before bundles that do not say what they state, and other statements last. Not every
+/// registry filters by type.
+fn rank(entry: &ImageIndexEntry) -> (u8, bool) {
+    let annotations = entry.annotations.as_ref();
+    let stated = match annotations.and_then(|all| all.get(PREDICATE)) {
+        Some(predicate) if predicate == SIGNED => 0,
+        None => 1,
+        Some(_) => 2,
+    };
+    (stated, entry.artifact_type.as_deref() != Some(BUNDLE))
 }
 
 /// Returns a manifest, if there is one.
@@ -235,4 +249,36 @@ async fn small_blob(client: &Client, image: &Reference, layer: &OciDescriptor) -
         ));
     }
     blob(client, image, &layer.digest, size).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(digest: &str, artifact_type: &str, predicate: Option<&str>) -> ImageIndexEntry {
+        let annotations = predicate.map(|predicate| serde_json::json!({ PREDICATE: predicate }));
+        serde_json::from_value(serde_json::json!({
+            "mediaType": MANIFEST, "digest": digest, "size": 2, "artifactType": artifact_type,
+            "annotations": annotations,
+        }))
+        .unwrap()
+    }
+
+    /// Any number of statements, such as lists of parts, hide no signature.
+    #[test]
+    fn signatures_come_before_other_statements() {
+        let parts = Some("https://spdx.dev/Document");
+        let mut referrers = vec![entry("parts", BUNDLE, parts); 2 * MOST_SIGNATURES];
+        referrers.push(entry("other", "application/vnd.example", None));
+        referrers.push(entry("unsaid", BUNDLE, None));
+        referrers.push(entry("untyped", "application/vnd.example", Some(SIGNED)));
+        referrers.push(entry("signed", BUNDLE, Some(SIGNED)));
+        referrers.sort_by_key(rank);
+        let first: Vec<&str> = referrers
+            .iter()
+            .map(|entry| entry.digest.as_str())
+            .take(5)
+            .collect();
+        assert_eq!(first, ["signed", "untyped", "unsaid", "other", "parts"]);
+    }
 }

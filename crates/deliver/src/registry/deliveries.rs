@@ -39,6 +39,8 @@ pub struct Deliveries {
     kept: Kept,
     /// The newest artifact known for each reference.
     newest: Mutex<HashMap<Reference, Artifact>>,
+    /// The digests of the artifacts that answer queries. The newest ones may have been refused since.
+    accepted: Mutex<Vec<String>>,
     /// Why the last check of a tag failed.
     errors: Mutex<HashMap<Reference, String>>,
     /// The tags to poll.
@@ -71,6 +73,7 @@ impl Deliveries {
         Arc::new(Deliveries {
             kept: Kept::new(folder),
             newest: Mutex::default(),
+            accepted: Mutex::default(),
             errors: Mutex::default(),
             tags: watch::Sender::default(),
             moved: Notify::new(),
@@ -183,29 +186,33 @@ impl Deliveries {
         counters.pulled.fetch_add(1, Ordering::Relaxed);
         let digest = &artifact.digest;
         tracing::info!(%reference, digest, octets = artifact.module.len(), "pulled a module");
-        let mut used: Vec<String> = self
-            .newest
-            .lock()
-            .values()
-            .map(|artifact| artifact.digest.clone())
-            .collect();
-        used.extend(known.map(str::to_owned));
-        if let Err(error) = self.kept.store(&artifact, registries.keep, &used) {
+        if let Err(error) = self.kept.store(&artifact, registries.keep, &self.used(known)) {
             tracing::warn!(%reference, %error, "cannot keep a module: the next start will pull it again");
         }
         self.newest.lock().insert(reference.clone(), artifact.clone());
         Ok(Some(artifact))
     }
 
+    /// Returns the digests of the artifacts that must stay on disk: those that answer queries, those that
+    /// will, and the one that is `known`.
+    fn used(&self, known: Option<&str>) -> Vec<String> {
+        let mut used = self.accepted.lock().clone();
+        let newest = self.newest.lock();
+        used.extend(newest.values().map(|artifact| artifact.digest.clone()));
+        used.extend(known.map(str::to_owned));
+        used
+    }
+
     /// Marks `config` as the one that answers queries: its tags stand for its artifacts, and are polled.
     pub fn accept(&self, config: &Config) {
         let mut wanted: Vec<(Reference, Vec<SignedBy>)> = Vec::new();
-        let mut references = Vec::new();
+        let (mut references, mut digests) = (Vec::new(), Vec::new());
         for filter in &config.filters {
             let (Module::Artifact(reference), Some(artifact)) = (&filter.module, &filter.artifact) else {
                 continue;
             };
             references.push(reference);
+            digests.push(artifact.digest.clone());
             if !reference.is_movable() {
                 continue;
             }
@@ -217,6 +224,13 @@ impl Deliveries {
                 None => wanted.push((reference.clone(), vec![filter.signed_by.clone()])),
             }
         }
+        // Without tags of its own, a configuration adds none.
+        if !wanted.is_empty()
+            && let Err(error) = self.kept.forget_others(&references)
+        {
+            tracing::warn!(%error, "cannot remove tags that are no longer in use");
+        }
+        *self.accepted.lock() = digests;
         self.newest
             .lock()
             .retain(|reference, _| references.contains(&reference));
@@ -316,6 +330,36 @@ impl Deliveries {
             ("failed", &counters.failed),
         ] {
             pulls.add(&[("result", result)], count.load(Ordering::Relaxed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::artifact::tests::artifact;
+    use super::*;
+
+    /// Neither of two newer ones has answered a query: the first was refused by the reload, the second by its
+    /// signature.
+    #[test]
+    fn what_answers_queries_is_in_use_whatever_was_pulled_since() {
+        let text = "listen \"127.0.0.1\"\nfilter \"f\" { module \"oci://r.example/a:1\" }\n\
+                    zone \".\" { use \"f\"; forward \"192.0.2.1\" }";
+        let mut config = crate::config::parse("test.kdl", text, Path::new("/"), &[]).unwrap();
+        let [answering, newer, newest] = [artifact(b"one"), artifact(b"two"), artifact(b"six")];
+        config.filters[0].artifact = Some(Delivered {
+            digest: answering.digest.clone(),
+            signer: None,
+        });
+        let deliveries = Deliveries::new(None);
+        deliveries.accept(&config);
+        let reference = Reference::parse("oci://r.example/a:1").unwrap().unwrap();
+        deliveries.newest.lock().insert(reference, newest.clone());
+        let used = deliveries.used(Some(&newer.digest));
+        for artifact in [answering, newer, newest] {
+            assert!(used.contains(&artifact.digest), "{:?}", artifact.module);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! answered queries under it. Both are checked against their digests when read, and signatures are verified
 //! again.
 
+use std::cmp::Reverse;
 use std::io;
 
 use sha2::{Digest as _, Sha256};
@@ -17,6 +18,10 @@ const FOLDER: &str = "modules";
 
 const ARTIFACT: &str = ".artifact";
 const TAG: &str = ".tag";
+
+/// How many tags of no accepted configuration stay, those used last: for one that comes back, and for other
+/// processes with this folder.
+const OTHER_TAGS: usize = 64;
 
 /// The artifacts on disk; without a folder, nothing is kept.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +50,7 @@ impl Kept {
     }
 
     /// Keeps an artifact. Artifacts not in `used` are evicted, oldest first, to stay within `limit` bytes in
-    /// total.
+    /// total. Tags stay: they have next to no bytes, and without its tag an artifact is not found.
     ///
     /// # Errors
     /// When it does not fit, or on an I/O error.
@@ -56,7 +61,7 @@ impl Kept {
         let octets: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let used: Vec<String> = used.iter().map(|digest| artifact_file(digest)).collect();
         if !folder.make_room(&name, octets, limit as u64, |one| {
-            used.iter().any(|used| used == one)
+            one.ends_with(TAG) || used.iter().any(|used| used == one)
         })? {
             let limit = spell_size(limit);
             return Err(io::Error::other(format!(
@@ -76,9 +81,24 @@ impl Kept {
         let (folder, name) = (folder.folder(FOLDER)?, tag_file(reference));
         let text = format!("{reference} {digest}\n");
         if folder.read(&name).is_ok_and(|known| known == text.as_bytes()) {
-            return Ok(());
+            return folder.touch(&name);
         }
         folder.store(&name, &[text.as_bytes()])
+    }
+
+    /// Removes the tags of other references than these, except those used last.
+    ///
+    /// # Errors
+    /// On an I/O error.
+    pub(super) fn forget_others(&self, references: &[&Reference]) -> io::Result<()> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        let folder = folder.folder(FOLDER)?;
+        let named: Vec<String> = references.iter().map(|reference| tag_file(reference)).collect();
+        let mut others = folder.entries()?;
+        others.retain(|entry| entry.name.ends_with(TAG) && !named.contains(&entry.name));
+        others.sort_by_key(|entry| Reverse(entry.written));
+        let mut forgotten = others.iter().skip(OTHER_TAGS);
+        forgotten.try_for_each(|entry| folder.remove(&entry.name))
     }
 }
 
@@ -149,5 +169,43 @@ mod tests {
         assert!(wrong.to_string().contains("`keep`"), "{wrong}");
         assert_eq!([&one, &two, &three].map(find), [true, false, true]);
         assert!(kept.store(&one, octets - 1, &[]).is_err());
+    }
+
+    /// A tag may be older than everything else, since it is written only when it moves.
+    #[test]
+    fn tags_stay_whatever_is_evicted() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(PrivateFolder::open(&folder.path().join("own")).unwrap()));
+        let (one, two, three) = (artifact(b"one"), artifact(b"two"), artifact(b"six"));
+        let octets: usize = one.write().iter().map(bytes::Bytes::len).sum();
+        let tag = reference("oci://r.example/a:1");
+        kept.point(&tag, &one.digest).unwrap();
+        let used = std::slice::from_ref(&one.digest);
+        // There is room for the tag and two artifacts.
+        let limit = 5 * octets / 2;
+        for artifact in [&one, &two, &three] {
+            kept.store(artifact, limit, used).unwrap();
+        }
+        assert_eq!(kept.find(&tag).unwrap().module, "one");
+        assert!(kept.store(&two, octets, used).is_err());
+        assert_eq!(kept.find(&tag).unwrap().module, "one");
+    }
+
+    #[test]
+    fn tags_of_other_configurations_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(PrivateFolder::open(&folder.path().join("own")).unwrap()));
+        let one = artifact(b"one");
+        kept.store(&one, 1 << 20, &[]).unwrap();
+        let tags: Vec<Reference> = (0..OTHER_TAGS + 8)
+            .map(|number| reference(&format!("oci://r.example/a:{number}")))
+            .collect();
+        for tag in &tags {
+            kept.point(tag, &one.digest).unwrap();
+        }
+        kept.forget_others(&[&tags[0], &tags[1]]).unwrap();
+        assert!(kept.find(&tags[0]).is_some() && kept.find(&tags[1]).is_some());
+        let found = tags.iter().filter(|tag| kept.find(tag).is_some());
+        assert_eq!(found.count(), OTHER_TAGS + 2);
     }
 }

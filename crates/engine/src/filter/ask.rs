@@ -47,8 +47,14 @@ pub enum LookupPath {
 impl Ask {
     /// The size of its contents in bytes.
     pub fn octets(&self) -> usize {
-        let names = self.lookups.iter().map(|lookup| lookup.name.len());
-        size_of_val(&*self.lookups) + names.sum::<usize>() + self.state.len()
+        let lookups = self.lookups.iter().map(|lookup| {
+            let zone = match lookup.path {
+                LookupPath::Zone(_) => size_of::<Name>(),
+                LookupPath::Top | LookupPath::Below => 0,
+            };
+            lookup.name.len() + zone
+        });
+        size_of_val(&*self.lookups) + lookups.sum::<usize>() + self.state.len()
     }
 }
 
@@ -161,5 +167,30 @@ impl<R> Answers<R> {
             answers,
             bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name is as large as the longest one.
+    #[test]
+    fn the_zones_of_lookups_count() {
+        let ask = |path: LookupPath| Ask {
+            lookups: [Lookup {
+                name: (*b"\x04test\0").into(),
+                qtype: 1,
+                path,
+            }]
+            .into(),
+            time: Duration::ZERO,
+            state: [0; 3].into(),
+        };
+        let least = size_of::<Lookup>() + 6 + 3;
+        assert_eq!(ask(LookupPath::Top).octets(), least);
+        assert_eq!(ask(LookupPath::Below).octets(), least);
+        let zone = LookupPath::Zone(Box::new(Name::ROOT));
+        assert_eq!(ask(zone).octets(), least + size_of::<Name>());
     }
 }

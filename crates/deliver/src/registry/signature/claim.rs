@@ -6,10 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-/// The types of a simple signature, an envelope's payload, and a statement.
+use super::super::artifact::SIGNED;
+
+/// The types of a simple signature, and of an envelope's payload.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 const STATEMENT: &str = "application/vnd.in-toto+json";
-const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub(crate) const NO_ENVELOPE: &str = "a bundle has no DSSE envelope";
 
 /// What a signature says, and what it signs.
@@ -156,7 +157,6 @@ pub fn bundle(octets: &[u8]) -> Result<Option<Claim>, String> {
 /// Returns the digests of the artifacts that a statement declares signed.
 pub(crate) fn stated(statement: &[u8]) -> Result<Vec<String>, String> {
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| "a bundle is broken")?;
-    // Other statements about an artifact, such as its SBOM, have other types, and are no signatures.
     if statement.predicate_type != SIGNED {
         return Err(format!(
             "a bundle says {:?}, not {SIGNED:?}",

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::calls::patient;
 use super::*;
+use crate::filter::bindings::dnsweir::filter::types::ResourceRecord;
 use crate::filter::time_limit::{PATIENCE, thread_clock};
 
 /// A guest whose query phase is this expression, returning no verdicts.
@@ -124,6 +125,12 @@ fn a_call_carries_a_mebibyte_out_and_no_more() {
     };
     assert_eq!(failures(&print(1 << 19)), []);
     assert_eq!(failures(&print((1 << 20) + 1)), once("trap"));
+}
+
+/// The SDK reckons with this much for a text and a record, besides their bytes (`guest-sdk/src/budget.rs`).
+#[test]
+fn what_is_carried_out_counts_as_the_sdk_reckons() {
+    assert_eq!((size_of::<String>(), size_of::<ResourceRecord>()), (24, 56));
 }
 
 #[test]
