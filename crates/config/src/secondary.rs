@@ -19,7 +19,8 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Secondary in SECONDARY(1..=16): r#"secondary "192.0.2.1" "192.0.2.2" { key "transfers.example.org" }"#;
 
-    /// The primaries, asked in order until one answers; the default port is 53.
+    /// The primaries, asked in order until one has a newer zone; the sender of a NOTIFY is first; the default
+    /// port is 53.
     values "ADDRESS" primaries: Vec<SocketAddr> = ("required"), "addresses";
     /// Signs requests; unsigned answers are refused.
     hand "key" key: Option<Key> = none in transfer::KEY, "the name of a [`tsig`](#tsig)";

@@ -8,14 +8,15 @@
 //! | `CNAME rpz-passthru.` | let through to the next source |
 //! | `A`, `AAAA` | this address |
 //!
-//! Names are relative to the zone, and `*.` covers all names below one. Triggers on addresses or name
-//! servers, and other targets, are not supported.
+//! A policy is for the part of its owner's name below the zone, and `*.` covers all names below one. Triggers
+//! on addresses or name servers, and other targets, are not supported.
 
 use smallvec::SmallVec;
 
 use super::hash::Hash;
 use super::line::{LONGEST, Rule, Unusable};
 use super::table::Reach;
+use crate::dns::name::NAME_MAXIMUM;
 
 /// The most words of a record that matter: owner, TTL, class, type, and data.
 const WORDS: usize = 5;
@@ -23,13 +24,21 @@ const WORDS: usize = 5;
 /// Record types that occur in every zone and are no policies.
 const OF_ZONES: [&str; 3] = ["SOA", "NS", "TXT"];
 
-/// The parser's state within a zone.
+/// The parser's state within a zone. Names are in lowercase; one that does not end with a dot is relative to
+/// the zone, whose own name need not be known then.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    /// The suffix of absolute names, without its last dot.
+    /// The zone's name without its last dot, as its SOA record says.
+    apex: Option<Vec<u8>>,
+    /// The first absolute `$ORIGIN` without its last dot: the zone's name, unless the SOA record says
+    /// another.
+    first: Option<Vec<u8>>,
+    /// What relative names end in.
     origin: Vec<u8>,
-    /// The owner of the last record, in lowercase.
-    owner: Vec<u8>,
+    /// Whether the last `$ORIGIN` cannot be used, and relative names neither.
+    is_lost: bool,
+    /// The owner of the last record; `None` if it cannot be used.
+    owner: Option<Vec<u8>>,
     /// How many parentheses are open: lines within them continue the record before.
     open: usize,
 }
@@ -57,7 +66,7 @@ impl Policies {
         }
         let indented = line.first().is_some_and(u8::is_ascii_whitespace);
         if !indented {
-            self.owner = first.to_ascii_lowercase();
+            self.owner = self.complete(first);
         }
         match self.record(&words[usize::from(!indented)..]) {
             Ok(Some((hash, reach, rule))) => say(hash, reach, rule).map(Ok),
@@ -93,14 +102,42 @@ impl Policies {
     }
 
     fn obey(&mut self, directive: &[u8], value: Option<&[u8]>) -> Result<(), Unusable> {
-        match (directive, value) {
-            (b"TTL", _) => Ok(()),
-            (b"ORIGIN", Some(origin)) => {
-                self.origin = origin.strip_suffix(b".").unwrap_or(origin).to_ascii_lowercase();
+        match &directive.to_ascii_uppercase()[..] {
+            b"TTL" => Ok(()),
+            b"ORIGIN" => {
+                // A relative one is below the last one.
+                let origin = value.and_then(|value| self.complete(value));
+                self.is_lost = origin.is_none();
+                self.origin = origin.ok_or(Unusable::Name)?;
+                // The root is the origin of whole names, and not a zone of policies.
+                let names_zone = self.first.as_ref().is_none_or(Vec::is_empty);
+                if let Some(absolute) = self.origin.strip_suffix(b".").filter(|_| names_zone) {
+                    self.first = Some(absolute.to_vec());
+                }
                 Ok(())
             }
             _ => Err(Unusable::Policy),
         }
+    }
+
+    /// Completes a name with the origin, if it is relative (RFC 1035 section 5.1). `None` if it is too long.
+    fn complete(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut whole = name.to_ascii_lowercase();
+        if !whole.ends_with(b".") {
+            if self.is_lost {
+                return None;
+            }
+            match (&whole[..], &self.origin[..]) {
+                (b"@", origin) => whole = origin.to_vec(),
+                (_, b"") => {}
+                (_, b".") => whole.push(b'.'),
+                (_, origin) => {
+                    whole.push(b'.');
+                    whole.extend_from_slice(origin);
+                }
+            }
+        }
+        (whole.len() <= NAME_MAXIMUM).then_some(whole)
     }
 
     /// Parses a record of the last owner; `None` if it is no policy.
@@ -111,8 +148,10 @@ impl Policies {
         let mut words = words.iter().skip_while(|word| !is_type(word));
         let (rtype, data) = (words.next().ok_or(Unusable::Policy)?, words.next());
         let rtype = rtype.to_ascii_uppercase();
-        if rtype == b"SOA" && self.origin.is_empty() {
-            self.origin = self.owner.strip_suffix(b".").unwrap_or_default().to_vec();
+        if rtype == b"SOA" && self.apex.is_none() {
+            let owner = self.owner.as_deref();
+            let absolute = owner.and_then(|owner| owner.strip_suffix(b"."));
+            self.apex = absolute.map(<[u8]>::to_vec);
         }
         if OF_ZONES.iter().any(|known| known.as_bytes() == rtype) {
             return Ok(None);
@@ -133,22 +172,28 @@ impl Policies {
 
     /// Returns the name that the last owner stands for.
     fn name(&self) -> Result<(Hash, Reach), Unusable> {
-        let owner = match self.owner.strip_suffix(b".") {
-            None => &self.owner[..],
-            Some(absolute) => {
-                let own = absolute.strip_suffix(&self.origin[..]);
-                own.and_then(|own| own.strip_suffix(b".")).ok_or(Unusable::Name)?
-            }
-        };
-        let (name, reach) = match owner.strip_prefix(b"*.") {
+        let own = self.below_zone().ok_or(Unusable::Name)?;
+        let (name, reach) = match own.strip_prefix(b"*.") {
             Some(below) => (below, Reach::Below),
-            None => (owner, Reach::Itself),
+            None => (own, Reach::Itself),
         };
         let top = name.rsplit(|octet| *octet == b'.').next().unwrap_or_default();
         if top.starts_with(b"rpz-") {
             return Err(Unusable::Policy);
         }
         Ok((Hash::parse(name).ok_or(Unusable::Name)?, reach))
+    }
+
+    /// Returns the last owner without the zone's name; `None` if it is not in the zone, or not known to be.
+    fn below_zone(&self) -> Option<&[u8]> {
+        let owner = self.owner.as_deref()?;
+        let Some(absolute) = owner.strip_suffix(b".") else {
+            return Some(owner);
+        };
+        match self.apex.as_deref().or(self.first.as_deref())? {
+            b"" => Some(absolute),
+            zone => absolute.strip_suffix(zone)?.strip_suffix(b"."),
+        }
     }
 }
 
@@ -202,6 +247,114 @@ mod tests {
             ]
         );
         assert_eq!(unusable, []);
+    }
+
+    const SOA: &str = "rpz.example. SOA ns. admin. 1 2 3 4 5\n";
+
+    /// After the SOA record or without one: a text, its names with `*.` for those below, and the number of
+    /// unusable lines.
+    const ORIGINS: &[(&str, &str, &[&str], usize)] = &[
+        (SOA, "$ORIGIN com.rpz.example.\nads CNAME .\n", &["ads.com"], 0),
+        (
+            SOA,
+            "$ORIGIN evil.example.rpz.example.\n*.com CNAME .\n",
+            &["*.com.evil.example"],
+            0,
+        ),
+        (
+            SOA,
+            "$origin com\nads CNAME .\n$ORIGIN ads\na CNAME .\n",
+            &["ads.com", "a.ads.com"],
+            0,
+        ),
+        (
+            SOA,
+            "$ORIGIN com.RPZ.example.\n@ CNAME .\nnet.rpz.example. CNAME .\n",
+            &["com", "net"],
+            0,
+        ),
+        // Outside of the zone.
+        (
+            SOA,
+            "$ORIGIN com.\nads CNAME .\nads.org. CNAME .\nrpz.example. CNAME .\n",
+            &[],
+            3,
+        ),
+        // The owner of the last record stays.
+        (
+            SOA,
+            "ads.com CNAME .\n$ORIGIN net.rpz.example.\n CNAME .\n",
+            &["ads.com", "ads.com"],
+            0,
+        ),
+        (
+            "",
+            "$ORIGIN .\nrpz.example SOA a. b. 1\nads.com.rpz.example CNAME .\n",
+            &["ads.com"],
+            0,
+        ),
+        (
+            "",
+            "$ORIGIN example.\nrpz SOA a. b. 1\nads.com.rpz CNAME .\nads CNAME .\n",
+            &["ads.com"],
+            1,
+        ),
+        (
+            "",
+            "$ORIGIN rpz.example.\nads CNAME .\n$ORIGIN com\nads CNAME .\n",
+            &["ads", "ads.com"],
+            0,
+        ),
+        (
+            "",
+            "$ORIGIN .\nads.com CNAME .\n$ORIGIN rpz.example.\nads.net CNAME .\n",
+            &["ads.com", "ads.net"],
+            0,
+        ),
+        // Nothing says what zone it is.
+        (
+            "",
+            "@ SOA a. b. 1\nads.com CNAME .\nads.net. CNAME .\n$ORIGIN org\nads CNAME .\n",
+            &["ads.com", "ads.org"],
+            1,
+        ),
+    ];
+
+    /// RFC 1035 section 5.1.
+    #[test]
+    fn names_end_in_the_origin_and_policies_are_for_what_is_below_the_zone() {
+        for &(soa, text, names, wrong) in ORIGINS {
+            let (said, unusable) = read(&[soa, text].concat());
+            let rule = |name: &&str| match name.strip_prefix("*.") {
+                Some(below) => (Hash::parse(below.as_bytes()).unwrap(), Reach::Below, Rule::Block),
+                None => (Hash::parse(name.as_bytes()).unwrap(), Reach::Itself, Rule::Block),
+            };
+            assert_eq!(said, names.iter().map(rule).collect::<Said>(), "{text}");
+            assert_eq!(unusable.len(), wrong, "{text}");
+        }
+    }
+
+    /// Names relative to an origin that cannot be used are not those meant. Nor do origins grow without end.
+    #[test]
+    fn what_ends_in_an_unusable_origin_is_left_out() {
+        let long = "a".repeat(300);
+        let text = format!(
+            "rpz.example. SOA a. b. 1\n$ORIGIN {long}\nads CNAME .\n  CNAME .\n$ORIGIN\nads CNAME .\n\
+             $ORIGIN com.rpz.example.\nads CNAME .\n"
+        );
+        let (said, unusable) = read(&text);
+        assert_eq!(
+            said,
+            [(Hash::parse(b"ads.com").unwrap(), Reach::Itself, Rule::Block)]
+        );
+        let lines: Vec<usize> = unusable.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, (2..=6).collect::<Vec<_>>());
+        let (_, unusable) = read(&"$ORIGIN label\n".repeat(1000));
+        assert_eq!(
+            unusable.len(),
+            1000 - 42,
+            "42 labels with their dots have 251 characters"
+        );
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl fmt::Display for Skipped {
 /// Parses a list; also returns which lines cannot be used.
 ///
 /// # Errors
-/// When it has too many names, or is not a list.
+/// When it has too many names, or none, or is not a list.
 pub(crate) fn read(text: &[u8], list: &List) -> Result<(Rules, Skipped), String> {
     let full = |Full| {
         let most = spell_size(list.memory);
@@ -54,7 +54,7 @@ pub(crate) fn read(text: &[u8], list: &List) -> Result<(Rules, Skipped), String>
     if text.trim_ascii_start().starts_with(b"<") {
         return Err("it is a page (HTML or XML) and no list".into());
     }
-    let mut reading = Reading::new(list.memory);
+    let mut reading = Reading::new(list.memory, list.format == ListFormat::Rpz);
     let (mut skipped, mut policies) = (Skipped::default(), Policies::default());
     for (number, line) in (1..).zip(text.split(|octet| *octet == b'\n')) {
         let say = |hash, reach, rule| {
@@ -73,9 +73,10 @@ pub(crate) fn read(text: &[u8], list: &List) -> Result<(Rules, Skipped), String>
         }
     }
     let rules = reading.finish().map_err(full)?;
-    // A file put in its place by mistake must not unblock everything.
-    if rules.names() == 0 && skipped.count > 0 {
-        return Err(format!("it has no name: {skipped}"));
+    // A file that is cut off, or put in its place by mistake, must not unblock everything.
+    match (rules.names(), skipped.count) {
+        (0, 0) => Err("it has no name".into()),
+        (0, _) => Err(format!("it has no name: {skipped}")),
+        _ => Ok((rules, skipped)),
     }
-    Ok((rules, skipped))
 }

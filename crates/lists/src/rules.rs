@@ -17,6 +17,8 @@ pub(crate) struct Rules {
     allow: Table,
     empty: Table,
     addresses: HashMap<Hash, Vec<IpAddr>>,
+    /// Whether the rule for the longest name decides, as in a policy zone.
+    by_length: bool,
     octets: usize,
 }
 
@@ -51,14 +53,30 @@ impl Rules {
         {
             return Some((Word::Addresses(addresses), 0));
         }
+        if self.by_length {
+            return self.closest(names);
+        }
         let tables = [(&self.block, Word::Block), (&self.empty, Word::Empty)];
         let mut tables = tables.into_iter();
         tables.find_map(|(table, word)| Some((word, table.find(names)?)))
     }
 
+    /// Returns the verdict of the longest listed name: the name itself, or else the longest `*.` name
+    /// (draft-vixie-dnsop-dns-rpz-00, "Domain Name Matching" precedence rule).
+    fn closest(&self, names: &Names) -> Option<(Word<'_>, usize)> {
+        let tables = [(&self.block, Word::Block), (&self.empty, Word::Empty)];
+        let found = tables.into_iter();
+        let found = found.filter_map(|(table, word)| Some((word, table.closest(names)?)));
+        found.min_by_key(|(_, start)| *start)
+    }
+
     /// Returns whether the list lets a name through.
     pub fn allows(&self, names: &Names) -> bool {
-        self.allow.find(names).is_some()
+        if !self.by_length {
+            return self.allow.find(names).is_some();
+        }
+        let is_closest = |start| self.find(names).is_none_or(|(_, other)| start <= other);
+        self.allow.closest(names).is_some_and(is_closest)
     }
 }
 
@@ -70,19 +88,21 @@ pub(crate) struct Reading {
     addresses: HashMap<Hash, Vec<IpAddr>>,
     /// Bytes accounted for `addresses`.
     with_addresses: usize,
+    by_length: bool,
     /// The most bytes in total.
     most: usize,
 }
 
 impl Reading {
-    /// Starts an empty list of at most `most` bytes.
-    pub fn new(most: usize) -> Reading {
+    /// Starts an empty list of at most `most` bytes; with `by_length`, the rule for the longest name decides.
+    pub fn new(most: usize, by_length: bool) -> Reading {
         Reading {
             block: Builder::default(),
             allow: Builder::default(),
             empty: Builder::default(),
             addresses: HashMap::new(),
             with_addresses: 0,
+            by_length,
             most,
         }
     }
@@ -124,6 +144,7 @@ impl Reading {
             allow: self.allow.finish()?,
             empty: self.empty.finish()?,
             addresses: self.addresses,
+            by_length: self.by_length,
             octets: 0,
         };
         let tables = [&rules.block, &rules.allow, &rules.empty];

@@ -70,14 +70,25 @@ impl Table {
     /// Returns the offset in the name of the matching entry, which is the name itself or one above it.
     #[inline]
     pub fn find(&self, names: &Names) -> Option<usize> {
+        self.matches(names)?.next()
+    }
+
+    /// The same for the longest matching entry.
+    pub fn closest(&self, names: &Names) -> Option<usize> {
+        self.matches(names)?.last()
+    }
+
+    /// Yields the offset of each matching entry, from the top down; `None` if the table is empty.
+    #[inline]
+    fn matches(&self, names: &Names) -> Option<impl Iterator<Item = usize>> {
         if self.first.is_empty() {
             return None;
         }
-        let mut found = names.each().filter(|(hash, _, is_last)| {
+        let found = names.each().filter(move |(hash, _, is_last)| {
             let wanted = if *is_last { ITSELF } else { BELOW };
             self.reach(*hash) & wanted != 0
         });
-        found.next().map(|(_, start, _)| start)
+        Some(found.map(|(_, start, _)| start))
     }
 
     /// Returns the reach bits of a name; 0 if it is not in the table.

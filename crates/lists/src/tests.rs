@@ -110,6 +110,13 @@ const CASES: &str = "
 192.0.2.9 empty.example A | NOERROR empty.example. policies
 192.0.2.9 below.example A |
 192.0.2.9 a.below.example A | NXDOMAIN below.example. policies
+192.0.2.9 good.below.example A |
+192.0.2.9 b.good.below.example A | NXDOMAIN below.example. policies
+192.0.2.9 fine.below.example A |
+192.0.2.9 b.fine.below.example A |
+192.0.2.9 bad.fine.below.example A | NXDOMAIN bad.fine.below.example. policies
+192.0.2.9 here.fine.below.example A | NOERROR; here.fine.below.example. 300 IN A 192.0.2.8
+192.0.2.9 a.none.fine.below.example A | NOERROR none.fine.below.example. policies
 192.0.2.9 . NS |
 ";
 
@@ -127,7 +134,10 @@ async fn names_are_answered_as_their_list_says() {
     write("pass", "fine.example\n*.fine.example\n");
     write(
         "rpz",
-        "empty.example CNAME *.\n*.below.example CNAME .\nfine.example CNAME .\n",
+        "empty.example CNAME *.\n*.below.example CNAME .\nfine.example CNAME .\n\
+         good.below.example CNAME rpz-passthru.\nfine.below.example CNAME rpz-passthru.\n\
+         *.fine.below.example CNAME rpz-passthru.\nbad.fine.below.example CNAME .\n\
+         here.fine.below.example A 192.0.2.8\n*.none.fine.below.example CNAME *.\n",
     );
     let lists = up(Lists::new(&config(folder.path(), WORDS), &Known::default())).await;
     for case in CASES.lines().filter(|line| !line.is_empty()) {
@@ -186,6 +196,10 @@ async fn a_list_comes_when_its_file_does() {
     // A file that is not a list does not replace it; the next valid one does.
     std::fs::write(&file, "<!DOCTYPE html>\nb.example\n").unwrap();
     wait_until(|| lists.status().text.contains("it is a page")).await;
+    assert!(said(&lists, "192.0.2.9", "a.example", "A").is_some());
+    // Nor does an empty one.
+    std::fs::write(&file, "").unwrap();
+    wait_until(|| lists.status().text.contains("it has no name")).await;
     assert!(said(&lists, "192.0.2.9", "a.example", "A").is_some());
     std::fs::write(&file, "b.example\n").unwrap();
     wait_until(|| said(&lists, "192.0.2.9", "b.example", "A").is_some()).await;
@@ -278,8 +292,14 @@ fn what_is_hostile_is_counted_and_takes_no_more_than_it_may() {
     assert!(read.is_ok(), "{read:?}");
     let open = [&b"a CNAME .\nb CNAME (\n"[..], &b"c CNAME .\n".repeat(1000)].concat();
     assert_eq!(of(&open, "format \"rpz\""), Ok((1, 1)));
-    assert_eq!(of(b"", ""), Ok((0, 0)));
-    assert_eq!(of(b"\xef\xbb\xbf# nothing\r\n\r\n", ""), Ok((0, 0)));
+    let none = Err("it has no name".to_owned());
+    assert_eq!(of(b"", ""), none);
+    assert_eq!(of(b"\xef\xbb\xbf# nothing\r\n\r\n", ""), none);
+    assert_eq!(of(b"$TTL 60\n@ SOA a. b. 1\n", "format \"rpz\""), none);
+    // One with exceptions alone has names.
+    assert_eq!(of(b"@@||a.example^\n", ""), Ok((1, 0)));
+    let passes = of(b"a.example CNAME rpz-passthru.\n", "format \"rpz\"");
+    assert_eq!(passes, Ok((1, 0)));
     let names: String = (0..100)
         .map(|number| format!("name-{number}.example\n"))
         .collect();

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::edns::ClientSubnet;
 use super::parts::{self, Part};
 use super::records;
-use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
+use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, rtype, u16_at};
 
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -93,17 +93,22 @@ pub fn upstream_query(
 }
 
 /// The same response under the client's name and question. With `owners`, records owned by `from` become
-/// owned by the question's name. None if it cannot be parsed.
+/// owned by the question's name, without their signatures, which are for the other name. AD is cleared: what
+/// was found authentic is another name's data (RFC 4035 section 3.2.3). None if it cannot be parsed.
 pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Option<Vec<u8>> {
     let to: Rc<[u8]> = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?.into();
     let mut parts = of_one_question(message)?;
-    for part in parts
-        .iter_mut()
-        .filter(|part| owners && part.owner.eq_ignore_ascii_case(from))
-    {
-        part.owner = Rc::clone(&to);
+    if owners {
+        let is_renamed = |part: &Part<'_>| part.owner.eq_ignore_ascii_case(from);
+        parts.retain(|part| !is_renamed(part) || part.rtype != rtype::RRSIG);
+        for part in parts.iter_mut().filter(|part| is_renamed(part)) {
+            part.owner = Rc::clone(&to);
+        }
     }
-    Some(under(message, question, &parts))
+    let mut message = under(message, question, &parts);
+    let flags = u16_at(&message, 2) & !flag::AD;
+    message[2..4].copy_from_slice(&flags.to_be_bytes());
+    Some(message)
 }
 
 /// Appends the records `found` for an alias's target to `so_far`, an answer that ends in the alias. AD is
@@ -186,10 +191,23 @@ mod tests {
     #[test]
     fn names_are_put_back() {
         let question = b"\x05other\x07example\0\0\x01\0\x01";
-        let renamed = renamed(&response(), b"\x01a\x04test\0", question, true).unwrap();
+        let mut signed = response();
+        signed[3] |= flag::AD as u8;
+        assert!(push_record(
+            &mut signed,
+            10,
+            b"\x01a\x04test\0",
+            rtype::RRSIG,
+            1,
+            60,
+            &[0, 1, 8, 2, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        ));
+        let renamed = renamed(&signed, b"\x01a\x04test\0", question, true).unwrap();
+        assert_eq!(u16_at(&renamed, 2) & flag::AD, 0, "RFC 4035 section 3.2.3");
         let parsed = Message::from_vec(&renamed).unwrap();
         assert_eq!(parsed.queries[0].name().to_string(), "other.example.");
         assert_eq!(parsed.answers[0].name.to_string(), "other.example.");
+        assert_eq!(parsed.additionals.len(), 1, "no signature");
         assert_eq!(parsed.additionals[0].name.to_string(), "b.");
         assert_eq!(super::renamed(b"short", b"\0", question, true), None);
     }

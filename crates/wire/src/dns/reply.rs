@@ -3,7 +3,7 @@
 use super::edns::Opt;
 use super::query::{Query, Unanswerable};
 use super::records::{self, Section, Walk};
-use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, u16_at, u32_at};
+use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, rtype, u16_at, u32_at};
 
 /// The client's side of a reply: what the message must repeat and may not exceed.
 #[derive(Debug, Clone, Copy)]
@@ -65,10 +65,11 @@ impl Ttl {
 /// Writes the reply to the start of `out` and returns its length, at most `head.limit`.
 ///
 /// A message that does not fit is cut after the last record that does, and TC is set if anything but
-/// additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still get what fits.
-/// Before any record, the extended error is left out, its text first (RFC 8914 section 3). That alone does
-/// not set TC: the answer is complete, and a retry over TCP would be a waste. A message that was truncated
-/// upstream keeps TC whatever its size. `out` must hold `head.limit` bytes or the whole reply.
+/// additional data is missing (RFC 2181 section 9), or the glue of a referral (RFC 9471 section 3.1):
+/// resolvers that do not retry over TCP still get what fits. Before any record, the extended error is left
+/// out, its text first (RFC 8914 section 3). That alone does not set TC: the answer is complete, and a retry
+/// over TCP would be a waste. A message that was truncated upstream keeps TC whatever its size. `out` must
+/// hold `head.limit` bytes or the whole reply.
 pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
     let message = body.message;
     let mut opt = head.opt;
@@ -243,14 +244,25 @@ fn finish_opt(
 }
 
 /// Where to cut a message to at most `room` bytes: its end, the records left in each section, and whether
-/// answers or authority records are missing.
+/// answers, authority records or the glue of a referral are missing.
 fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (usize, [u16; 3], bool) {
     let mut walk = Walk::new(message, question_end, counts);
     let mut kept = [0; 3];
     let mut end = question_end;
+    let (mut has_servers, mut is_final) = (false, false);
     while let Some(Ok(record)) = walk.next() {
         if walk.position() > room {
-            return (end, kept, record.section != Section::Additional);
+            // RFC 9471 section 3.1. Whether the missing addresses lie below the cut is not looked at: asking
+            // again over TCP is never wrong.
+            let refers = has_servers && !is_final;
+            return (end, kept, refers || record.section != Section::Additional);
+        }
+        match (record.section, record.rtype) {
+            (Section::Authority, rtype::NS) => has_servers = true,
+            // An alias may lead to a referral.
+            (Section::Answer, rtype::CNAME | rtype::DNAME | rtype::RRSIG) => {}
+            (Section::Answer, _) | (Section::Authority, rtype::SOA) => is_final = true,
+            _ => {}
         }
         kept[record.section as usize] += 1;
         end = walk.position();
@@ -262,7 +274,6 @@ fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (u
 mod tests {
     use super::super::name::Name;
     use super::super::query::tests::{OPT, message};
-    use super::super::rtype;
     use super::*;
     use proptest::prelude::*;
 
@@ -363,6 +374,46 @@ mod tests {
         assert_eq!(usize::from(u16_at(&cut, 6)), (cut.len() - 33 - 11) / 16);
         let parsed = hickory_proto::op::Message::from_vec(&cut).unwrap();
         assert_eq!(parsed.answers.len(), (cut.len() - 33 - 11) / 16);
+    }
+
+    /// RFC 9471 section 3.1. Other additional records may be missing without TC (RFC 2181 section 9).
+    #[test]
+    fn a_referral_without_all_its_glue_is_truncated() {
+        let query = message("www.example.org.", rtype::A, &[]);
+        let query = Query::parse(&query).unwrap();
+        let record = |of: u16, data: &[u8]| {
+            let owner_and_type = [&b"\xc0\x0c"[..], &of.to_be_bytes(), b"\0\x01\0\0\0\x64"].concat();
+            [&owner_and_type[..], &(data.len() as u16).to_be_bytes(), data].concat()
+        };
+        let (servers, address) = (
+            record(rtype::NS, b"\x02ns\xc0\x0c"),
+            record(rtype::A, &[127, 0, 0, 1]),
+        );
+        let (alias, soa) = (record(rtype::CNAME, b"\xc0\x0c"), record(rtype::SOA, &[0; 22]));
+        for (answers, authority, truncated) in [
+            (&[&alias][..], &[&servers][..], true),
+            (&[], &[&servers], true),
+            (&[&address], &[&servers], false),
+            (&[], &[&soa, &servers], false),
+        ] {
+            let (mut stored, _) = addresses("www.example.org.", 0);
+            for (at, records) in [(6, answers), (8, authority), (10, &[&address])] {
+                stored[at + 1] = records.len() as u8;
+                records.iter().for_each(|record| stored.extend(*record));
+            }
+            let body = Body {
+                message: &stored,
+                ttl_offsets: std::iter::empty(),
+                ttl: Ttl::AS_IS,
+                rcode: 0,
+                authoritative: false,
+                error_text: "",
+            };
+            let mut out = [0; 512];
+            write(&mut out, &Head::of(&query, stored.len() - 1), body);
+            let got = (u16_at(&out, 2) & flag::TC != 0, u16_at(&out, 10));
+            assert_eq!(got, (truncated, 0), "{answers:?} {authority:?}");
+        }
     }
 
     /// RFC 8914 section 3: the explanation of an answer must not displace part of it.

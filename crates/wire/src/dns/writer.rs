@@ -2,7 +2,7 @@
 //!
 //! A record that does not fit is left out, and so is everything after it: a message costs what it can hold,
 //! not what there would be to write. TC is set, unless only additional data is missing; that section is cut
-//! between two sets (RFC 2181 section 9).
+//! between two sets (RFC 2181 section 9), and the caller knows whether what is missing there is needed.
 //!
 //! Names are compressed where every resolver must understand it: in owners and in the data of the types of
 //! RFC 1035 (RFC 3597 section 4). To find a known suffix, each label of a name is looked up once, however
@@ -84,6 +84,11 @@ impl Writer {
         self.is_full
     }
 
+    /// Sets TC: what was left out is needed, although it is additional data.
+    pub fn mark_truncated(&mut self) {
+        self.octets[2] |= (flag::TC >> 8) as u8;
+    }
+
     /// Appends a record to a section, which must not precede that of the last record. Returns whether it
     /// fits.
     pub fn push(&mut self, section: Section, record: Written<'_>) -> bool {
@@ -108,7 +113,7 @@ impl Writer {
             }
             Section::Answer | Section::Authority => {
                 self.octets.truncate(start);
-                self.octets[2] |= (flag::TC >> 8) as u8;
+                self.mark_truncated();
             }
         }
         false

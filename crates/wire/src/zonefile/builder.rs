@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use super::canonical::compare;
 use super::mistake::Wrong;
-use super::zone::{Chain, Hashed, Node, Redirect, Set, Zone};
+use super::zone::{Chain, Hashed, Node, OwnedSet, Redirect, Set, Zone};
 use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::text::type_text;
 use crate::dns::{rtype, u16_at, u32_at};
@@ -72,7 +72,10 @@ impl Builder {
         };
         let set = if covered == rtype::NSEC3 {
             let hashed = self.hashed.entry(owner.into());
-            hashed.or_insert_with(|| Set::new(rtype::NSEC3, ttl))
+            hashed.or_insert_with(|| {
+                self.octets += owner.len() + OVERHEAD[0] + OVERHEAD[1];
+                Set::new(rtype::NSEC3, ttl)
+            })
         } else {
             if !self.nodes.contains_key(owner) {
                 self.octets += owner.len() + OVERHEAD[0];
@@ -195,14 +198,14 @@ impl Builder {
                 "write one, or name the zone that the file has with `origin`",
             ));
         };
-        self.insert_empty();
-        self.bound()?;
+        self.insert_empty()?;
         self.redirect();
-        let chain = self.chain();
+        let (chain, other_hashed) = self.chain();
         Ok(Zone {
             origin: self.origin,
             nodes: self.nodes,
             chain,
+            other_hashed,
             serial,
             records: self.records,
             octets: self.octets,
@@ -211,7 +214,7 @@ impl Builder {
     }
 
     /// Adds names that exist only because of names below them (RFC 4592 section 2.2.2).
-    fn insert_empty(&mut self) {
+    fn insert_empty(&mut self) -> Result<(), Wrong> {
         let owners: Vec<Box<[u8]>> = self.nodes.keys().cloned().collect();
         for owner in owners {
             let mut name = &owner[..];
@@ -221,9 +224,12 @@ impl Builder {
                     break;
                 }
                 self.octets += name.len() + OVERHEAD[0];
+                // One record can need more than a hundred names: all of them may be far more than is allowed.
+                self.bound()?;
                 self.nodes.insert(name.into(), Node::default());
             }
         }
+        Ok(())
     }
 
     /// Marks each name that lies at or below a zone cut, or below a DNAME.
@@ -258,25 +264,38 @@ impl Builder {
         }
     }
 
-    fn chain(&mut self) -> Chain {
-        if let Some((iterations, salt)) = self.parameters() {
-            let origin = &self.origin;
-            let matching = |set: &Set| {
-                set.data
-                    .iter()
-                    .any(|data| parameters(data) == Some((iterations, &*salt)))
-            };
-            let all = std::mem::take(&mut self.hashed).into_iter();
-            let records = all.filter(|(_, set)| matching(set));
-            let records = records.filter_map(|(owner, set)| Some((hash_in(&owner, origin)?, owner, set)));
-            let mut records: Vec<_> = records.collect();
-            records.sort_by_key(|(hash, ..)| *hash);
-            return Chain::Nsec3(Hashed {
-                iterations,
-                salt,
-                records,
-            });
+    /// The records that prove what does not exist, and all other NSEC3 records. These are kept, since a chain
+    /// may come before its NSEC3PARAM record (RFC 5155 section 10.4), and a secondary passes on what it got.
+    fn chain(&mut self) -> (Chain, Vec<OwnedSet>) {
+        let parameters_in_use = self.parameters();
+        let hashed = std::mem::take(&mut self.hashed).into_iter();
+        let Some((iterations, salt)) = parameters_in_use else {
+            return (self.names_in_order(), hashed.collect());
+        };
+        let matching = |set: &Set| {
+            set.data
+                .iter()
+                .any(|data| parameters(data) == Some((iterations, &*salt)))
+        };
+        let (mut records, mut others) = (Vec::new(), Vec::new());
+        for (owner, set) in hashed {
+            let hash = hash_in(&owner, &self.origin).filter(|_| matching(&set));
+            match hash {
+                Some(hash) => records.push((hash, owner, set)),
+                None => others.push((owner, set)),
+            }
         }
+        records.sort_by_key(|(hash, ..)| *hash);
+        let chain = Chain::Nsec3(Hashed {
+            iterations,
+            salt,
+            records,
+        });
+        (chain, others)
+    }
+
+    /// The chain of a zone without NSEC3: the names with NSEC records.
+    fn names_in_order(&self) -> Chain {
         let signed = self
             .nodes
             .iter()
@@ -396,4 +415,47 @@ fn hash_in(owner: &[u8], origin: &Name) -> Option<[u8; 20]> {
         octets.copy_from_slice(&number.to_be_bytes()[3..]);
     }
     Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: &[u8] = b"\x07example\0";
+
+    fn builder(most: usize) -> Builder {
+        let mut builder = Builder::new(&Name::lowercased(ORIGIN), most);
+        let soa = [&b"\0\0"[..], &[0; 20]].concat();
+        builder.push(ORIGIN, rtype::SOA, 60, soa).unwrap();
+        builder
+    }
+
+    /// Twenty names of 123 labels lie below 2420 others, which take 590 000 bytes.
+    #[test]
+    fn empty_names_are_within_the_bound() {
+        let mut builder = builder(100_000);
+        for number in 0..20 {
+            let owner = [&b"\x01x".repeat(121)[..], &[1, b'a' + number], ORIGIN].concat();
+            builder.push(&owner, rtype::A, 60, vec![192, 0, 2, 1]).unwrap();
+        }
+        let wrong = builder.insert_empty().unwrap_err();
+        assert_eq!(wrong.problem, "the zone takes more than 100000 bytes of memory");
+        // Each name takes at least its overhead.
+        assert!(builder.nodes.len() <= builder.most / OVERHEAD[0]);
+        assert!(builder.octets <= builder.most + OVERHEAD[0] + 255);
+    }
+
+    /// Their owners and sets take memory, too.
+    #[test]
+    fn nsec3_records_are_charged_in_full() {
+        let mut builder = builder(100_000);
+        let before = builder.octets;
+        for digit in *b"0123456789" {
+            let owner = [&[32][..], &[digit; 32], ORIGIN].concat();
+            builder
+                .push(&owner, rtype::NSEC3, 60, vec![1, 0, 0, 0, 0, 0])
+                .unwrap();
+        }
+        assert!(builder.octets - before >= 10 * OVERHEAD.iter().sum::<usize>());
+    }
 }

@@ -71,6 +71,9 @@ pub struct Hashed {
     pub records: Vec<([u8; 20], Box<[u8]>, Set)>,
 }
 
+/// A set and the name that owns it, in lower case.
+pub(super) type OwnedSet = (Box<[u8]>, Set);
+
 /// A zone as its files define it; immutable.
 pub struct Zone {
     /// Its name.
@@ -79,6 +82,9 @@ pub struct Zone {
     pub nodes: HashMap<Box<[u8]>, Node, RandomState>,
     /// The records that prove that a name or type does not exist.
     pub chain: Chain,
+    /// The other NSEC3 records, with their owners, which prove nothing: their NSEC3PARAM record has not come
+    /// yet, or has gone before them (RFC 5155 sections 10.4 and 10.5).
+    pub other_hashed: Vec<OwnedSet>,
     /// The serial of its SOA record.
     pub serial: u32,
     /// How many records it has.

@@ -39,8 +39,8 @@ enum Hosts<'z> {
     None,
     /// Records of the answer (RFC 1035 section 3.3), and their owner.
     Of(Vec<u8>, &'z Set),
-    /// The servers of a delegated zone, whose addresses may lie below the cut, too.
-    Glue(&'z Set),
+    /// The servers of a delegated zone, whose addresses may lie below the cut, too, and its name.
+    Glue(Vec<u8>, &'z Set),
 }
 
 /// The zone's answer to a question for a name in it.
@@ -175,7 +175,7 @@ impl<'z> Teller<'z, '_> {
                 None => proof::no_signers(&mut self.message, self.zone, cut),
             }
         }
-        self.hosts = Hosts::Glue(servers);
+        self.hosts = Hosts::Glue(cut.to_vec(), servers);
     }
 
     /// Synthesizes a CNAME from a DNAME (RFC 6672 section 3.1).
@@ -183,9 +183,10 @@ impl<'z> Teller<'z, '_> {
         let Some(set) = node.set(rtype::DNAME) else {
             return Next::Done(rcode::SERVFAIL);
         };
-        // A DNAME that leads below itself is not followed again.
-        let again = !self.message.push(Section::Answer, ending(name, length), set);
-        if again {
+        let owner = ending(name, length);
+        let again = !self.message.push(Section::Answer, owner, set);
+        // One that leads below itself would be followed without end.
+        if again && is_at_or_below(&set.data[0].to_ascii_lowercase(), owner) {
             return Next::Done(rcode::NOERROR);
         }
         let before = &name[..name.len() - length];
@@ -217,9 +218,18 @@ impl<'z> Teller<'z, '_> {
         let (owner, set, glue) = match hosts {
             Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None; 3]),
             Hosts::Of(owner, set) => (owner, set, false),
-            Hosts::Glue(set) => (Vec::new(), set, true),
+            Hosts::Glue(cut, set) => (cut, set, true),
         };
-        let hosts = set.data.iter().filter_map(|data| host(set.rtype, data, &owner));
+        let owner = &owner[..];
+        // The addresses of servers at or below the cut are nowhere else, so they are first (RFC 9471 section
+        // 3.1).
+        let passes: &[bool] = if glue { &[true, false] } else { &[false] };
+        let hosts = passes.iter().flat_map(|&needed| {
+            let hosts = set.data.iter();
+            let hosts = hosts.filter_map(move |data| host(set.rtype, data, owner));
+            let hosts = hosts.filter(move |host| (glue && is_at_or_below(host, owner)) == needed);
+            hosts.map(move |host| (host, needed))
+        });
         let delegates = set.rtype == rtype::NS;
         message.finish(rcode, hosts, |host| {
             let node = match glue {

@@ -80,11 +80,12 @@ impl<'z, 'q> Message<'z, 'q> {
     }
 
     /// Writes the answer, with the given sets of these hosts as additional records. Each host is looked up
-    /// once, and only while there is room.
+    /// once, and only while there is room. `true` stands beside those that the answer must have, which are
+    /// first.
     pub fn finish<'s>(
         self,
         rcode: u16,
-        hosts: impl Iterator<Item = Vec<u8>>,
+        hosts: impl Iterator<Item = (Vec<u8>, bool)>,
         sets: impl Fn(&[u8]) -> [Option<&'s Set>; 3],
     ) -> Resolution {
         let mut question = self.question.name.to_vec();
@@ -99,7 +100,7 @@ impl<'z, 'q> Message<'z, 'q> {
             }
         }
         let mut told = HashSet::new();
-        for host in hosts {
+        for (host, is_needed) in hosts {
             if writer.is_full() {
                 break;
             }
@@ -108,6 +109,10 @@ impl<'z, 'q> Message<'z, 'q> {
             }
             for set in sets(&host).into_iter().flatten() {
                 write_set(&mut writer, Section::Additional, &host, set.ttl, set, dnssec_ok);
+            }
+            // RFC 9471 section 3.1.
+            if is_needed && writer.is_full() {
+                writer.mark_truncated();
             }
             told.insert(host);
         }

@@ -34,6 +34,9 @@ bare NS ns.cut
 d DNAME wild
 dout DNAME test.
 self DNAME x.self
+once DNAME twice
+back.twice CNAME next.once
+next.twice A 192.0.2.5
 mail MX 1 www
 _s._tcp SRV 0 0 1 www
 web HTTPS 0 pool
@@ -237,6 +240,19 @@ const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
         ],
     ),
     (
+        "RFC 6672 3.1: the same DNAME twice",
+        "back.once.example",
+        rtype::A,
+        &[
+            "NOERROR AA",
+            "= once 300 DNAME twice",
+            "= back.once 300 CNAME back.twice",
+            "= back.twice 300 CNAME next.once",
+            "= next.once 300 CNAME next.twice",
+            "= next.twice 300 A 192.0.2.5",
+        ],
+    ),
+    (
         "RFC 6672 3.1",
         "x.self.example",
         rtype::A,
@@ -379,6 +395,30 @@ fn addresses_that_do_not_fit_are_left_out() {
         octets > 60_000 && additional > 3000,
         "{octets} octets, {additional} addresses"
     );
+}
+
+/// RFC 9471 section 3.1. Addresses of servers elsewhere may be missing without TC.
+#[test]
+fn a_referral_has_the_glue_it_needs_or_tc() {
+    for (servers, truncated) in [
+        (["a.cut", "b.cut"], true),
+        (["a.cut", "b"], false),
+        (["b", "a.cut"], false),
+    ] {
+        let [one, other] = servers.map(|server| format!("cut NS {server}\n") + &addresses(server, 20));
+        let file = file(&[HEAD, &one, &other].concat(), &[]);
+        let Resolution::Answer { answer, .. } = resolve_in(&file, "x.cut.example", rtype::A, false, 512)
+        else {
+            panic!("{servers:?}");
+        };
+        let glue = record_lines(&answer.message, Section::Additional);
+        assert_eq!(
+            (glue.len(), answer.message[2] & 2 != 0),
+            (20, truncated),
+            "{servers:?}"
+        );
+        assert!(glue.iter().all(|line| line.starts_with("a.cut.")), "{glue:?}");
+    }
 }
 
 /// A host named by several records has its addresses once.

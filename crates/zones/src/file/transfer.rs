@@ -25,7 +25,10 @@ impl Contents for Zone {
             Chain::Nsec3(hashed) => &hashed.records[..],
             Chain::None | Chain::Nsec(_) => &[],
         };
-        let hashed = hashed.iter().map(|(_, owner, set)| records(owner, set).collect());
+        let hashed = hashed.iter().map(|(_, owner, set)| (owner, set));
+        // RFC 5936 section 2.2: all records, also those that the zone does not use.
+        let hashed = hashed.chain(self.other_hashed.iter().map(|(owner, set)| (owner, set)));
+        let hashed = hashed.map(|(owner, set)| records(owner, set).collect());
         Box::new(nodes.chain(hashed))
     }
 }

@@ -1,5 +1,6 @@
 //! Follows a zone: when its primaries are asked, and how long their zone is served (RFC 1034 section 4.3.5).
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// The longest such pause.
 const MOST: Duration = Duration::from_secs(60);
+
+/// How long another primary's serial is waited for once one has confirmed the zone: one that is down must not
+/// delay the next check for `time`.
+const BRIEFLY: Duration = Duration::from_secs(10);
 
 /// Follows one zone.
 pub struct Follower {
@@ -116,26 +121,40 @@ impl Follower {
     /// Checks for a new version. Returns the pause until the next check.
     async fn refresh(&mut self) -> Duration {
         let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
-        let came = self.meanwhile(look(&state, &config)).await;
-        let known = match came {
-            Ok((outcome, new)) => {
-                self.state.counters.count(outcome);
-                self.state.checked();
-                if let Some(new) = new {
-                    self.take_over(new);
+        let (mut confirmed, mut problems) = (None, Vec::new());
+        for address in in_turn(&config.primaries, state.notifier()) {
+            let asked = ask(&state, &config, address, confirmed.is_some());
+            match self.meanwhile(asked).await {
+                Ok((outcome, Some(new))) => {
+                    state.counters.count(outcome);
+                    return self.confirm(Some(new));
                 }
-                self.state.zone.load_full()
+                // It may itself wait for a newer zone, which another has (RFC 1996 section 3.11).
+                Ok((_, None)) => confirmed = Some(self.confirm(None)),
+                Err(problem) => problems.push(format!("{address}: {problem}")),
             }
-            Err(problem) => {
-                self.state.counters.count(Outcome::Failed);
-                let failures = self.state.failed(problem);
-                return match self.state.zone.load_full() {
-                    Some(known) => Timers::of(&known).retry,
-                    None => FIRST.saturating_mul(1 << (failures - 1).min(16)).min(MOST),
-                };
-            }
-        };
-        let Some(known) = known else {
+        }
+        if let Some(pause) = confirmed {
+            state.counters.count(Outcome::Unchanged);
+            // The zone may have expired since, while others were asked.
+            return if self.expires.is_some() { pause } else { FIRST };
+        }
+        state.counters.count(Outcome::Failed);
+        let failures = state.failed(problems.join("; "));
+        match state.zone.load_full() {
+            Some(known) => Timers::of(&known).retry,
+            None => FIRST.saturating_mul(1 << (failures - 1).min(16)).min(MOST),
+        }
+    }
+
+    /// A primary has the zone, or this newer one: it is served for as long again. Returns the pause until the
+    /// next check.
+    fn confirm(&mut self, new: Option<Zone>) -> Duration {
+        self.state.checked();
+        if let Some(new) = new {
+            self.take_over(new);
+        }
+        let Some(known) = self.state.zone.load_full() else {
             return FIRST;
         };
         let timers = Timers::of(&known);
@@ -158,35 +177,58 @@ impl Follower {
     }
 }
 
-/// Asks one primary after another until one has an answer.
+/// The primaries in the order in which they are asked: the sender of a NOTIFY first, since others may not
+/// have the change yet (RFC 1996 section 3.11).
+fn in_turn(primaries: &[SocketAddr], notifier: Option<IpAddr>) -> Vec<SocketAddr> {
+    let mut primaries = primaries.to_vec();
+    // The others stay in order: the sort is stable.
+    primaries.sort_by_key(|primary| Some(primary.ip()) != notifier);
+    primaries
+}
+
+/// Asks a primary for what is newer than the current zone, which another one may have confirmed.
 ///
 /// # Errors
-/// The problem of each primary.
-async fn look(state: &State, config: &config::Secondary) -> Result<(Outcome, Option<Zone>), String> {
+/// Its problem.
+async fn ask(
+    state: &State,
+    config: &config::Secondary,
+    address: SocketAddr,
+    confirmed: bool,
+) -> Result<(Outcome, Option<Zone>), String> {
     let known = state.zone.load_full();
-    let mut problems = Vec::new();
-    for &address in &config.primaries {
-        let primary = Primary {
-            address,
-            state,
-            key: config.key.as_ref(),
-            octets: config.memory,
-        };
-        let came = timeout(config.time, primary.look(known.as_ref())).await;
-        let came = came.unwrap_or_else(|_| Err("it took longer than `time`".into()));
-        let made = came.and_then(|came| {
-            let (outcome, records) = match came {
-                Came::Nothing => return Ok((Outcome::Unchanged, None)),
-                Came::Whole(records) => (Outcome::Axfr, records),
-                Came::Changed(records) => (Outcome::Ixfr, records),
-            };
-            let zone = from_records(&state.origin, records, config.memory)?;
-            Ok((outcome, Some(zone)))
-        });
-        match made {
-            Ok(made) => return Ok(made),
-            Err(problem) => problems.push(format!("{address}: {problem}")),
-        }
+    let primary = Primary {
+        address,
+        state,
+        key: config.key.as_ref(),
+        octets: config.memory,
+        patience: if confirmed { BRIEFLY } else { Duration::MAX },
+    };
+    let came = timeout(config.time, primary.look(known.as_ref())).await;
+    let came = came.unwrap_or_else(|_| Err("it took longer than `time`".into()))?;
+    let (outcome, records) = match came {
+        Came::Nothing => return Ok((Outcome::Unchanged, None)),
+        Came::Whole(records) => (Outcome::Axfr, records),
+        Came::Changed(records) => (Outcome::Ixfr, records),
+    };
+    let zone = from_records(&state.origin, records, config.memory)?;
+    Ok((outcome, Some(zone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1996 section 3.11.
+    #[test]
+    fn the_sender_of_a_notify_is_asked_first() {
+        let primaries = ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53", "192.0.2.2:5300"];
+        let primaries: [SocketAddr; 4] = primaries.map(|primary| primary.parse().unwrap());
+        let [one, two, three, other] = primaries;
+        let order = |notifier: &str| in_turn(&primaries, notifier.parse().ok());
+        assert_eq!(order(""), primaries);
+        assert_eq!(order("192.0.2.1"), primaries);
+        assert_eq!(order("192.0.2.2"), [two, other, one, three]);
+        assert_eq!(order("192.0.2.3"), [three, one, two, other]);
     }
-    Err(problems.join("; "))
 }

@@ -45,7 +45,7 @@ impl fmt::Display for Wrong {
 pub enum Came {
     /// The zone has not changed.
     Nothing,
-    /// The whole zone: each record once, with the SOA record.
+    /// The whole zone: each record once, the SOA record last.
     Whole(Vec<Record>),
     /// The same, assembled from the former zone and the changes.
     Changed(Vec<Record>),

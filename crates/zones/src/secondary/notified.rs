@@ -61,7 +61,7 @@ impl Secondary {
         };
         state.counters.heard.fetch_add(1, Relaxed);
         // NOTIFY messages are coalesced: one check runs at a time.
-        state.wake.notify_one();
+        state.heard(asked.client);
         let mut response = asked.message[..ID].to_vec();
         response.extend(RESPONSE.to_be_bytes());
         response.extend([0, 1, 0, 0, 0, 0, 0, 0]);

@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::incoming::{Came, Incoming};
 use super::state::State;
@@ -26,6 +28,8 @@ pub(crate) struct Primary<'a> {
     pub key: Option<&'a Key>,
     /// The most bytes to receive.
     pub octets: usize,
+    /// How long to wait for the zone's serial, at most.
+    pub patience: Duration,
 }
 
 impl Primary<'_> {
@@ -34,15 +38,8 @@ impl Primary<'_> {
     /// # Errors
     /// Why nothing was fetched, in words.
     pub async fn look(&self, known: Option<&Arc<Zone>>) -> Result<Came, String> {
-        let mut connection = self.connect().await?;
-        let mut soa = None;
-        self.ask(&mut connection, Request::Soa, |records| {
-            soa = records.into_iter().find(|record| record.rtype == rtype::SOA);
-            Ok(true)
-        })
-        .await?;
-        let soa = soa.filter(|soa| *soa.owner == *self.state.origin.as_bytes());
-        let newest = serial(&soa.ok_or("it has no SOA record of the zone")?);
+        let opened = timeout(self.patience, self.open()).await;
+        let (mut connection, newest) = opened.map_err(|_| "its serial took too long")??;
         let Some(known) = known else {
             return self.transfer(&mut connection, Request::Axfr, None).await;
         };
@@ -50,11 +47,11 @@ impl Primary<'_> {
             return Ok(Came::Nothing);
         }
         let own = known.soa();
-        match self
+        let came = match self
             .transfer(&mut connection, Request::Ixfr(&own), Some(known))
             .await
         {
-            Ok(came) => Ok(came),
+            Ok(came) => came,
             // Whatever is wrong with the changes, the whole zone may be right (RFC 1995 section 4).
             Err(problem) => {
                 tracing::info!(
@@ -64,9 +61,32 @@ impl Primary<'_> {
                 );
                 self.state.counters.fallbacks.fetch_add(1, Relaxed);
                 let mut connection = self.connect().await?;
-                self.transfer(&mut connection, Request::Axfr, None).await
+                self.transfer(&mut connection, Request::Axfr, None).await?
             }
+        };
+        // Behind one address there may be several servers, of which another has answered now.
+        if let Came::Whole(records) | Came::Changed(records) = &came
+            && records
+                .last()
+                .is_none_or(|soa| !is_newer(serial(soa), known.serial))
+        {
+            return Err("it sent a zone that is not newer".into());
         }
+        Ok(came)
+    }
+
+    /// Connects, and asks for the zone's serial.
+    async fn open(&self) -> Result<(TcpStream, u32), String> {
+        let mut connection = self.connect().await?;
+        let mut soa = None;
+        self.ask(&mut connection, Request::Soa, |records| {
+            soa = records.into_iter().find(|record| record.rtype == rtype::SOA);
+            Ok(true)
+        })
+        .await?;
+        let soa = soa.filter(|soa| *soa.owner == *self.state.origin.as_bytes());
+        let newest = serial(&soa.ok_or("it has no SOA record of the zone")?);
+        Ok((connection, newest))
     }
 
     async fn connect(&self) -> Result<TcpStream, String> {

@@ -1,5 +1,6 @@
 //! A zone being followed, shared by all workers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub struct State {
     pub counters: Counters,
     /// Wakes the follower: the zone may have changed.
     pub wake: Notify,
+    /// The last primary that sent a NOTIFY since the last check began.
+    notifier: Mutex<Option<IpAddr>>,
     known: Mutex<Known>,
     /// Whether the zone has ever arrived.
     came: watch::Sender<bool>,
@@ -44,6 +47,7 @@ impl State {
             zone: ArcSwapOption::empty(),
             counters: Counters::default(),
             wake: Notify::new(),
+            notifier: Mutex::default(),
             known: Mutex::default(),
             came: watch::Sender::new(false),
         })
@@ -75,6 +79,17 @@ impl State {
     /// Whether the zone has ever arrived.
     pub(crate) fn has_come(&self) -> bool {
         *self.came.borrow()
+    }
+
+    /// Records a NOTIFY from a primary, and wakes the follower.
+    pub(super) fn heard(&self, from: IpAddr) {
+        *self.notifier.lock() = Some(from);
+        self.wake.notify_one();
+    }
+
+    /// Takes the primary that sent a NOTIFY, if any did since the last call.
+    pub(super) fn notifier(&self) -> Option<IpAddr> {
+        self.notifier.lock().take()
     }
 
     /// Records that a primary confirmed the zone.

@@ -17,7 +17,7 @@ use crate::dns::transfer::{Record, Request, Response};
 use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{HEADER, rtype, u16_at};
 use crate::transfer::{Contents as _, serial};
-use crate::zonefile::{Zone, from_records};
+use crate::zonefile::{Chain, Zone, from_records};
 use dnsweir_answer::Upkeep as _;
 
 const ORIGIN: &[u8] = b"\x07example\0";
@@ -115,6 +115,63 @@ fn changes_are_applied() {
     assert!(matches!(came(Some(&known), &[soa(1)]), Ok(Some(Came::Nothing))));
 }
 
+/// An NSEC3 record whose hash consists of this digit, of a chain with this salt.
+fn hashed(digit: u8, salt: &[u8]) -> Record {
+    let parameters = parameters(salt).data;
+    Record {
+        owner: [&[32][..], &[digit; 32], ORIGIN].concat().into(),
+        rtype: rtype::NSEC3,
+        ttl: 60,
+        data: [&parameters[..], &[20], &[0; 20], &[0, 1, 0x40]].concat().into(),
+    }
+}
+
+/// The NSEC3PARAM record of a chain with this salt.
+fn parameters(salt: &[u8]) -> Record {
+    Record {
+        rtype: rtype::NSEC3PARAM,
+        data: [&[1, 0, 0, 0, salt.len() as u8][..], salt].concat().into(),
+        ..soa(1)
+    }
+}
+
+/// RFC 5155 section 10.4: a chain comes step by step, its NSEC3PARAM record last. So another one replaces it.
+#[test]
+fn nsec3_records_come_before_their_parameters() {
+    let (first, second, old) = (hashed(b'1', b"new"), hashed(b'2', b"new"), hashed(b'3', b"old"));
+    let contents = vec![parameters(b"old"), old.clone(), first.clone()];
+    let known = zone(1, &contents);
+    let chained = |zone: &Zone| match &zone.chain {
+        Chain::Nsec3(chain) => chain.records.len(),
+        other => panic!("{other:?}"),
+    };
+    // What is not complete proves nothing, and is passed on.
+    assert_eq!((chained(&known), known.other_hashed.len()), (1, 1));
+    assert_eq!(sorted(known.batches().flatten().collect()), sorted(contents));
+    let changed = |known: &Zone, steps: &[Record]| match came(Some(known), steps) {
+        Ok(Some(Came::Changed(records))) => from_records(&known.origin, records, 1 << 20).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let (to_new, of_old) = (parameters(b"new"), parameters(b"old"));
+    let steps = [
+        soa(2),
+        soa(1),
+        of_old,
+        soa(2),
+        second.clone(),
+        to_new.clone(),
+        soa(2),
+    ];
+    let next = changed(&known, &steps);
+    assert_eq!((chained(&next), next.other_hashed.len()), (2, 1));
+    let last = changed(&next, &[soa(3), soa(2), old, soa(3), soa(3)]);
+    assert_eq!((chained(&last), last.other_hashed.len()), (2, 0));
+    assert_eq!(
+        sorted(last.batches().flatten().collect()),
+        sorted(vec![to_new, first, second])
+    );
+}
+
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let known = zone(1, &[address("a", 1)]);
@@ -202,6 +259,10 @@ fn records_make_a_zone_or_say_why_not() {
 enum Manner {
     /// Correctly, always with the whole zone.
     Right,
+    /// It has only the serial 6.
+    Stale,
+    /// Its transfers have the serial 6.
+    Older,
     /// Without an end.
     Endless,
     /// One byte, and then nothing for a long time.
@@ -244,20 +305,19 @@ async fn serve(mut stream: TcpStream, manner: Manner, key: Option<Key>) -> Optio
         let query = next_request(&mut stream).await?;
         let qtype = u16_at(&query, HEADER + ORIGIN.len());
         if qtype == rtype::SOA {
-            say(&mut stream, &query, &[soa(7)], key).await?;
+            let number = if manner == Manner::Stale { 6 } else { 7 };
+            say(&mut stream, &query, &[soa(number)], key).await?;
             continue;
         }
         let whole = [soa(7), address("a", 1), address("b", 2), soa(7)];
         match manner {
             Manner::Right | Manner::Unsigned => say(&mut stream, &query, &whole, key).await?,
+            Manner::Stale | Manner::Older => {
+                say(&mut stream, &query, &[soa(6), address("a", 1), soa(6)], key).await?;
+            }
             Manner::WrongChanges if qtype == rtype::IXFR => {
-                say(
-                    &mut stream,
-                    &query,
-                    &[soa(7), soa(5), address("a", 9), soa(7)],
-                    key,
-                )
-                .await?;
+                let changes = [soa(7), soa(5), address("a", 9), soa(7)];
+                say(&mut stream, &query, &changes, key).await?;
             }
             Manner::WrongChanges => say(&mut stream, &query, &whole, key).await?,
             Manner::Endless => {
@@ -325,6 +385,7 @@ async fn look(manner: Manner, key: Option<Key>, known: Option<&Arc<Zone>>) -> Re
         state: &state,
         key: key.as_ref(),
         octets: 100_000,
+        patience: Duration::MAX,
     };
     let patience = match manner {
         Manner::Slow => Duration::from_millis(500),
@@ -363,6 +424,7 @@ fn hostile_primaries_give_nothing() {
             (Manner::Slow, "too slow"),
             (Manner::Garbage, "no answer to what was asked"),
             (Manner::OtherEnd, "begins with the serial 7 and ends with 8"),
+            (Manner::Older, "it sent a zone that is not newer"),
             (Manner::OutOfZone, "org. is not in the zone"),
             (Manner::Refuses, "it says REFUSED"),
             (Manner::Leaves, "the connection broke"),
@@ -413,7 +475,10 @@ fn only_primaries_are_listened_to() {
         told(&open, "192.0.2.1", &message(None), ORIGIN),
         Some(Some((0xa400, 0)))
     );
+    // RFC 1996 section 3.11: it will be asked first.
+    assert_eq!(open.states()[0].notifier(), "192.0.2.1".parse().ok());
     assert_eq!(told(&open, "192.0.2.2", &message(None), ORIGIN), Some(None));
+    assert_eq!(open.states()[0].notifier(), None);
     assert_eq!(told(&open, "192.0.2.1", &message(None), b"\x03org\0"), None);
     assert_eq!(
         told(&signed, "192.0.2.1", &message(Some(&key)), ORIGIN),
@@ -426,6 +491,27 @@ fn only_primaries_are_listened_to() {
         .unwrap()
         .unwrap();
     assert_eq!(flags & 15, 9);
+}
+
+/// RFC 1996 section 3.11: one primary may not have what another has.
+#[tokio::test]
+async fn a_primary_without_news_does_not_end_the_check() {
+    let primaries = [Manner::Stale, Manner::Refuses, Manner::Right];
+    let mut config = of("127.0.0.1:1".parse().unwrap(), Duration::ZERO);
+    for manner in primaries {
+        config.primaries.push(primary(manner, None).await);
+    }
+    let secondary = new(&config);
+    let state = &secondary.states()[0];
+    state.publish(zone(6, &[address("a", 1)]));
+    secondary.bring_up().await;
+    let newest = async {
+        while state.zone.load().as_ref().is_none_or(|zone| zone.serial != 7) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let came = tokio::time::timeout(Duration::from_secs(60), newest).await;
+    assert!(came.is_ok(), "the primary with a newer zone is not asked");
 }
 
 /// A stage that has waited its full time does not wait again, so that it delays no later reload.
