@@ -145,7 +145,7 @@ fn services_of_several_clusters_are_answered() {
     let shared = || proxy.query("shared.zoo.svc.clusterset.local.", "A");
     assert_eq!(shared().rcode(), "SERVFAIL");
     let (_, page) = proxy.get("/status");
-    assert!(page.contains("serviceimports"), "{page}");
+    assert!(page.contains(" ago; none yet about serviceimports"), "{page}");
     let spec = json!({"type": "ClusterSetIP", "ips": ["10.9.0.1"], "ports": [{"port": 80}]});
     server.put("serviceimports", "zoo/shared", json!({"spec": spec}));
     let slice = |name: &str, labels: serde_json::Value, address: &str| {
@@ -413,6 +413,24 @@ fn watches_are_resumed() {
     assert_eq!(lists(), 2.0);
 }
 
+/// A server that was restored from a backup accepts a watch from its future, and says nothing.
+#[test]
+fn a_restored_server_is_listed_again() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let backup = server.back_up();
+    let (proxy, _folder) = follow(&server, "");
+    server.put_service("web", "10.0.0.2");
+    server.put_service("new", "10.0.0.3");
+    await_address(&proxy, "new", "10.0.0.3");
+    server.restore(backup);
+    await_address(&proxy, "web", "10.0.0.1");
+    await_address(&proxy, "new", "NXDOMAIN");
+    // Its version is still lower than the last one before.
+    server.put_service("web", "10.0.0.4");
+    await_address(&proxy, "web", "10.0.0.4");
+}
+
 /// Nonsense in a watch changes nothing: everything is listed again.
 #[test]
 fn events_that_cannot_be_read_lose_nothing() {
@@ -475,6 +493,30 @@ fn credentials_are_renewed() {
         .metrics()
         .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")]);
     assert_eq!(lists, 1.0);
+}
+
+/// A kubeconfig that now leads to another cluster: its objects take the place of those of the one before,
+/// whatever its versions.
+#[test]
+fn another_cluster_behind_the_same_file_is_listed() {
+    let (before, after) = (ApiServer::start(), ApiServer::start());
+    before.put_service("web", "10.0.0.1");
+    after.put_service("api", "10.0.0.2");
+    for n in 0..8 {
+        after.put_service("more", &format!("10.0.1.{n}"));
+    }
+    after.fail(|_| Some(failure(503, "ServiceUnavailable", 0)));
+    let (proxy, folder) = follow(&before, "");
+    let (next, file) = (folder.path().join("next"), folder.path().join("kubeconfig"));
+    std::fs::write(&next, after.kubeconfig("secret")).unwrap();
+    std::fs::rename(next, file).unwrap();
+    before.fail(|_| Some(Vec::new()));
+    // What was known stays until everything is listed.
+    until("the other cluster to be asked", || after.count("get ") > 0);
+    await_failures(&proxy);
+    after.recover();
+    await_address(&proxy, "api", "10.0.0.2");
+    await_address(&proxy, "web", "NXDOMAIN");
 }
 
 /// What a kubeconfig says about certificates holds, and is logged if it is that none is verified.

@@ -81,7 +81,8 @@ fn explain_says_who_asks() {
     std::fs::write(&kubeconfig, server.kubeconfig("secret")).unwrap();
     let file = folder.path().join("dnsweir.kdl");
     let pods = format!("pods {{ node \"worker-1\"; kubeconfig {kubeconfig:?} }}");
-    let text = format!("listen \"127.0.0.1\"\n{}", text.replace(PODS, &pods));
+    let listen = "listen \"127.0.0.1\" \"169.254.20.10\"";
+    let text = format!("{listen}\n{}", text.replace(PODS, &pods));
     std::fs::write(&file, text).unwrap();
     let explain = |client: &str| {
         let mut command = harness::proxy::command();
@@ -98,6 +99,12 @@ fn explain_says_who_asks() {
     let said = explain("10.0.0.2");
     assert!(
         said.starts_with("www.example. A asked by 10.0.0.2 (unknown)\n"),
+        "{said}"
+    );
+    // As the node's own processes do.
+    let said = explain("169.254.20.10");
+    assert!(
+        said.starts_with("www.example. A asked by 169.254.20.10 (host)\n"),
         "{said}"
     );
 }

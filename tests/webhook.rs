@@ -10,6 +10,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::harness::api_server::{ApiServer, failure};
 use crate::harness::certificates::Authority;
 use crate::harness::encrypted::{TlsClient, trusting};
 use crate::harness::guests::root;
@@ -124,10 +125,14 @@ fn pod() -> Value {
 /// Replaces the certificate and key files, each atomically.
 fn replace(folder: &Path, certificate: &str, key: &str) {
     for (name, text) in [("tls.key", key), ("tls.pem", certificate)] {
-        let new = folder.join("new");
-        fs::write(&new, text).expect("a file");
-        fs::rename(&new, folder.join(name)).expect("a file");
+        replace_file(folder, name, text);
     }
+}
+
+fn replace_file(folder: &Path, name: &str, text: &str) {
+    let new = folder.join("new");
+    fs::write(&new, text).expect("a file");
+    fs::rename(&new, folder.join(name)).expect("a file");
 }
 
 #[test]
@@ -292,6 +297,79 @@ fn with_authorities_of_clients_others_cannot_ask() {
         let answer = webhook.post(&authority, "/inject", review(&pod()).as_bytes(), &with);
         assert_eq!(answer.is_some_and(|(status, _)| status == 200), is_known);
     }
+}
+
+#[test]
+fn authorities_of_clients_are_read_again() {
+    if !needs(&["curl"]) {
+        return;
+    }
+    let [authority, one, other] = [(); 3].map(|()| Authority::new());
+    let folder = tempfile::tempdir().expect("a folder");
+    replace_file(folder.path(), "clients.pem", &one.pem());
+    let ca = folder.path().join("clients.pem").display().to_string();
+    let webhook = Webhook::pointing(&authority, &["--client-ca", &ca]);
+    let [one_may, other_may] = [("one", &one), ("other", &other)].map(|(name, issuer)| {
+        let (certificate, key) = issuer.issue(&["kube-apiserver"]).write(folder.path(), name);
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let (webhook, authority) = (&webhook, &authority);
+        move || {
+            let with = ["--cert", &*certificate, "--key", &*key];
+            let answer = webhook.post(authority, "/inject", review(&pod()).as_bytes(), &with);
+            answer.is_some_and(|(status, _)| status == 200)
+        }
+    });
+    assert!(one_may() && !other_may());
+    replace_file(folder.path(), "clients.pem", &other.pem());
+    until("the new authority", &other_may);
+    assert!(!one_may());
+    // An unusable file is reported, and changes nothing.
+    replace_file(folder.path(), "clients.pem", "no PEM");
+    webhook.process.logged("clients.pem has no certificate in PEM");
+    assert!(other_may() && !one_may());
+}
+
+/// What makes its own certificate goes on when the API server gets another authority.
+#[test]
+fn a_new_authority_of_the_api_server_is_trusted() {
+    if !needs(&["root", "unshare"]) {
+        return;
+    }
+    let [before, after] = [Authority::new(), Authority::new()];
+    let server = ApiServer::start();
+    server.present(&before.issue(&["127.0.0.1"]));
+    server.fail(|_| Some(failure(404, "NotFound", 0)));
+    let account = tempfile::tempdir().expect("a folder");
+    for (name, text) in [
+        ("token", "secret"),
+        ("namespace", "kube-system"),
+        ("ca.crt", &before.pem()),
+    ] {
+        fs::write(account.path().join(name), text).expect("a file");
+    }
+    let place = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let mount = format!(
+        "mount -t tmpfs none /var/run && mkdir -p {place} && mount --bind \"$0\" {place} && exec \"$@\""
+    );
+    let address = address::fresh_socket();
+    let admin = SocketAddr::new(address.ip(), 9253);
+    let mut run = tools::command("unshare");
+    run.args(["--mount", "--propagation", "private", "sh", "-c", &mount])
+        .arg(account.path())
+        .arg(proxy::program())
+        .args(["webhook", "--local-address", "169.254.20.10"])
+        .args(["--cluster-dns", "10.96.0.10"])
+        .args(["--listen", &address.to_string(), "--admin", &admin.to_string()])
+        .env("KUBERNETES_SERVICE_HOST", server.address.ip().to_string())
+        .env("KUBERNETES_SERVICE_PORT", server.address.port().to_string());
+    let process = Process::start(&mut run);
+    let asked = || server.count("/secrets/dnsweir-webhook");
+    until("the API server to be asked", || asked() > 0);
+    server.present(&after.issue(&["127.0.0.1"]));
+    let of_before = asked();
+    process.logged("invalid peer certificate");
+    replace_file(account.path(), "ca.crt", &after.pem());
+    until("the API server to be asked again", || asked() > of_before);
 }
 
 #[test]

@@ -41,6 +41,12 @@ struct State {
     groups: Vec<Value>,
 }
 
+/// What a server had at one time.
+pub struct Backup {
+    objects: BTreeMap<(String, String), Value>,
+    version: u64,
+}
+
 impl ApiServer {
     /// Starts a server with the namespace `zoo`.
     pub fn start() -> ApiServer {
@@ -176,6 +182,25 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
+    /// Returns what it has now.
+    pub fn back_up(&self) -> Backup {
+        let state = self.state();
+        Backup {
+            objects: state.objects.clone(),
+            version: state.version,
+        }
+    }
+
+    /// Goes back to a backup, whose version is lower, and cuts all connections.
+    pub fn restore(&self, backup: Backup) {
+        let mut state = self.state();
+        (state.objects, state.version) = (backup.objects, backup.version);
+        state.events.retain(|(version, ..)| *version <= backup.version);
+        state.oldest = state.oldest.min(backup.version);
+        state.cuts += 1;
+        self.shared.1.notify_all();
+    }
+
     /// Returns how many requests contained this.
     pub fn count(&self, part: &str) -> usize {
         self.state()
@@ -285,13 +310,15 @@ impl ApiServer {
                 .map(|(_, _, event)| event.clone())
                 .filter(|event| is_selected(query, &event["object"]))
                 .collect();
-            from = state.version;
+            let seen = state.version;
+            // Like a real one, a watch from the future is silent until then.
+            from = from.max(seen);
             drop(state);
             for event in news {
                 chunk(stream, &event)?;
             }
             let state_now = self.state();
-            state = match state_now.version == from && state_now.cuts == cuts {
+            state = match state_now.version == seen && state_now.cuts == cuts {
                 true => self.shared.1.wait(state_now).expect("no panic"),
                 false => state_now,
             };

@@ -1,10 +1,12 @@
-//! A certificate and key from files that something else renews, such as cert-manager.
+//! Certificates from files that something else renews, such as cert-manager: our own with its key, and those
+//! of the authorities of clients.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::served::Served;
-use crate::tls::Identity;
+use crate::tls::{Authorities, Identity};
 use crate::watch::Changes;
 
 /// The paths of the files.
@@ -16,13 +18,26 @@ pub struct Files {
     pub key: PathBuf,
 }
 
+/// The file with the authorities of clients.
+pub(super) struct Clients {
+    path: PathBuf,
+    changes: Changes,
+    /// Those that were read last.
+    pub authorities: Authorities,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn authorities(path: &Path) -> Result<Authorities, String> {
+    Authorities::from_pem(&read(path)?).map_err(|problem| format!("{} {problem}", path.display()))
+}
+
 impl Files {
     /// Reads the current files.
     fn read(&self) -> Result<Identity, String> {
-        let [certificate, key] = [&self.certificate, &self.key].map(|path| {
-            let read = fs::read(path);
-            read.map_err(|error| format!("{}: {error}", path.display()))
-        });
+        let [certificate, key] = [&self.certificate, &self.key].map(|path| read(path));
         Identity::from_pem(&certificate?, &key?).map_err(|(is_key, problem)| {
             let path = if is_key { &self.key } else { &self.certificate };
             format!("{} {problem}", path.display())
@@ -33,7 +48,7 @@ impl Files {
     ///
     /// # Errors
     /// When they cannot be used now. Later failures keep the certificate in use.
-    pub fn follow(self, served: Served) -> Result<impl Future<Output = ()>, String> {
+    pub(super) fn follow(self, served: Rc<Served>) -> Result<impl Future<Output = ()>, String> {
         let mut changes = Changes::default();
         let paths = [self.certificate.clone(), self.key.clone()];
         let first = changes.watch_from(
@@ -56,5 +71,41 @@ impl Files {
                 changes.watch(&paths);
             }
         })
+    }
+}
+
+impl Clients {
+    /// Reads the file, and watches it from then on.
+    ///
+    /// # Errors
+    /// When it cannot be used now.
+    pub fn read(path: PathBuf) -> Result<Clients, String> {
+        let (mut changes, paths) = (Changes::default(), [path.clone()]);
+        let first = changes.watch_from(
+            || Ok::<_, String>((authorities(&path)?, paths.clone())),
+            |(_, paths)| paths,
+        );
+        let authorities = first?.0;
+        Ok(Clients {
+            path,
+            changes,
+            authorities,
+        })
+    }
+
+    /// Requires certificates of each new version's authorities from clients. Failures keep those in use.
+    pub async fn follow(mut self, served: Rc<Served>) {
+        loop {
+            self.changes.changed().await;
+            let taken = match authorities(&self.path) {
+                Ok(same) if same == self.authorities => Ok(()),
+                Ok(new) => served.require(new.clone()).map(|()| self.authorities = new),
+                Err(problem) => Err(problem),
+            };
+            if let Err(problem) = taken {
+                served.failed(&problem);
+            }
+            self.changes.watch(std::slice::from_ref(&self.path));
+        }
     }
 }

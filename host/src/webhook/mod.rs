@@ -17,9 +17,11 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+use std::future::pending;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -31,7 +33,7 @@ use crate::exposition;
 use crate::listen::Port;
 use crate::metrics::Metrics;
 use crate::run::{End, Stop};
-use crate::tls::Authorities;
+use files::Clients;
 pub use files::Files;
 pub use injection::{DnsOption, Injection, Resolvers, SYSTEM, is_domain};
 use own::Own;
@@ -83,9 +85,15 @@ fn machine(error: impl std::fmt::Display) -> Stop {
 async fn serve(options: Options) -> Result<(), Stop> {
     let mut end = End::new().map_err(machine)?;
     let webhook = Arc::new(Webhook::new(options.injection, options.dry_run));
-    let clients = options.client_ca.as_deref().map(authorities).transpose();
-    let served = Served::new(Arc::clone(&webhook), clients.map_err(Stop::Machine)?);
+    let clients = options.client_ca.map(Clients::read).transpose();
+    let clients = clients.map_err(Stop::Machine)?;
+    let required = clients.as_ref().map(|clients| clients.authorities.clone());
+    let served = Rc::new(Served::new(Arc::clone(&webhook), required));
     let identity = served.receiver();
+    let following: Pin<Box<dyn Future<Output = ()>>> = match clients {
+        Some(clients) => Box::pin(clients.follow(Rc::clone(&served))),
+        None => Box::pin(pending::<()>()),
+    };
     let keeping: Pin<Box<dyn Future<Output = ()>>> = match options.certificate {
         Certificate::Files(files) => Box::pin(files.follow(served).map_err(Stop::Machine)?),
         Certificate::Own(name) => Box::pin(Own::new(name, served).await.map_err(Stop::Machine)?.keep()),
@@ -103,6 +111,7 @@ async fn serve(options: Options) -> Result<(), Stop> {
     tokio::select! {
         () = end.come() => {}
         () = keeping => {}
+        () = following => {}
         _ = &mut serving => {}
     }
     stop.send_replace(true);
@@ -110,12 +119,6 @@ async fn serve(options: Options) -> Result<(), Stop> {
         let _ = serving.await;
     }
     Ok(())
-}
-
-/// Reads the authorities in a file.
-fn authorities(path: &Path) -> Result<Authorities, String> {
-    let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Authorities::from_pem(&pem).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
 /// The wildcard address, of both families if there is IPv6.

@@ -7,6 +7,7 @@
 //! serves the new one. So whatever a replica serves is trusted at any time.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -58,7 +59,7 @@ pub struct Own {
     client: Client,
     /// The name of the Service, the Secret and the MutatingWebhookConfiguration.
     name: String,
-    served: Served,
+    served: Rc<Served>,
     /// The certificate being served.
     shown: Option<Kept>,
 }
@@ -105,7 +106,7 @@ impl Own {
     ///
     /// # Errors
     /// When this is not a pod with a service account.
-    pub async fn new(name: String, served: Served) -> Result<Own, String> {
+    pub async fn new(name: String, served: Rc<Served>) -> Result<Own, String> {
         let client = Client::connect(None).await.map_err(|problem| {
             format!("{problem}: run in a pod that has one, or name files with --certificate and --key")
         })?;
@@ -120,14 +121,22 @@ impl Own {
     /// Keeps the certificate current forever.
     pub async fn keep(mut self) {
         loop {
-            let pause = match self.check().await {
-                Ok(()) => CHECK,
+            match self.check().await {
+                Ok(()) => sleep(CHECK).await,
                 Err(problem) => {
                     self.served.failed(&problem);
-                    RETRY
+                    sleep(RETRY).await;
+                    self.reconnect().await;
                 }
-            };
-            sleep(pause).await;
+            }
+        }
+    }
+
+    /// Makes another client: the authority of the API server may have changed.
+    async fn reconnect(&mut self) {
+        match Client::connect(None).await {
+            Ok(client) => self.client = client,
+            Err(problem) => self.served.failed(&problem),
         }
     }
 

@@ -1,8 +1,9 @@
-//! The certificate for new connections.
+//! The certificate for new connections, and whose certificates clients need.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
@@ -12,12 +13,19 @@ use crate::tls::{self, Authorities, Identity};
 /// ALPN protocols (RFC 7301).
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
-/// Publishes the certificate in use.
+/// Publishes the TLS configuration in use.
 pub struct Served {
     webhook: Arc<Webhook>,
+    parts: Mutex<Parts>,
+    config: watch::Sender<Option<Arc<ServerConfig>>>,
+}
+
+/// What it is made of.
+struct Parts {
+    /// The certificate; `None`: there is none yet.
+    identity: Option<Identity>,
     /// The authorities of client certificates; `None`: clients need none.
     clients: Option<Authorities>,
-    config: watch::Sender<Option<Arc<ServerConfig>>>,
 }
 
 impl Served {
@@ -25,7 +33,10 @@ impl Served {
     pub fn new(webhook: Arc<Webhook>, clients: Option<Authorities>) -> Served {
         Served {
             webhook,
-            clients,
+            parts: Mutex::new(Parts {
+                identity: None,
+                clients,
+            }),
             config: watch::Sender::new(None),
         }
     }
@@ -40,9 +51,9 @@ impl Served {
     /// # Errors
     /// When it cannot be used for TLS.
     pub fn serve(&self, identity: &Identity) -> Result<(), String> {
-        let config =
-            tls::server(identity, PROTOCOLS, self.clients.as_ref()).map_err(|error| error.to_string())?;
-        self.config.send_replace(Some(config));
+        let mut parts = self.parts.lock();
+        self.publish(identity, parts.clients.as_ref())?;
+        parts.identity = Some(identity.clone());
         let expires = identity.expires.and_then(|at| u64::try_from(at).ok());
         let counters = &self.webhook.counters;
         counters.certificates.fetch_add(1, Relaxed);
@@ -51,9 +62,29 @@ impl Served {
         Ok(())
     }
 
-    /// Logs and counts why there is no new certificate. The current one stays in use.
+    /// Requires certificates of these authorities from the clients of new connections.
+    ///
+    /// # Errors
+    /// When they cannot be used for TLS.
+    pub fn require(&self, clients: Authorities) -> Result<(), String> {
+        let mut parts = self.parts.lock();
+        if let Some(identity) = &parts.identity {
+            self.publish(identity, Some(&clients))?;
+        }
+        parts.clients = Some(clients);
+        tracing::info!("using new authorities of clients");
+        Ok(())
+    }
+
+    fn publish(&self, identity: &Identity, clients: Option<&Authorities>) -> Result<(), String> {
+        let config = tls::server(identity, PROTOCOLS, clients).map_err(|error| error.to_string())?;
+        self.config.send_replace(Some(config));
+        Ok(())
+    }
+
+    /// Logs and counts why there is nothing new. What is in use stays.
     pub fn failed(&self, problem: &str) {
-        tracing::error!("the current certificate stays in use: {problem}");
+        tracing::error!("the current certificates stay in use: {problem}");
         self.webhook.counters.certificate_errors.fetch_add(1, Relaxed);
     }
 }

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
@@ -38,8 +39,10 @@ const BODY: usize = 3 << 20;
 /// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Timeout of a request's head, including the idle time before it. The API server then reconnects.
-const HEAD: Duration = Duration::from_secs(10);
+/// Timeout of a request's head, including the idle time before it. API servers close idle connections after
+/// 90 s. If we were first, a review could be on its way, which is not sent again.
+const HEAD: Duration = Duration::from_secs(120);
+const _: () = assert!(HEAD.as_secs() > 90);
 
 /// Size limit of a head, in bytes.
 const HEAD_OCTETS: usize = 16 << 10;
@@ -47,10 +50,10 @@ const HEAD_OCTETS: usize = 16 << 10;
 /// Timeout of a request after its head. The API server's `timeoutSeconds` is less.
 const REQUEST: Duration = Duration::from_secs(5);
 
-/// Age at which a connection ends after its current request.
+/// Age from which on a connection ends with its next reply.
 const LASTING: Duration = Duration::from_secs(300);
 
-/// Timeout for that request and the rest of its reply.
+/// Timeout for the rest of a reply, and for requests that are in progress when the server stops.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The one path.
@@ -124,27 +127,43 @@ impl Webhook {
         let _ = timeout(ENDING, ended.recv()).await;
     }
 
-    /// Serves the requests of a connection in sequence.
+    /// Shakes hands with a client, and serves it.
     async fn converse(
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
         guest: &Guest,
-        mut stop: watch::Receiver<bool>,
+        stop: watch::Receiver<bool>,
     ) {
         let handshake = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream));
         let shaken = handshake
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let stream = match shaken {
-            Ok(stream) => stream,
+        match shaken {
+            Ok(stream) => self.talk(stream, guest, stop, LASTING).await,
             Err(error) => {
                 tracing::debug!(%error, "a client's TLS handshake failed");
                 self.counters.failed_handshakes.fetch_add(1, Relaxed);
-                return;
             }
-        };
-        let service = service_fn(|request| async { Ok::<_, Infallible>(self.reply(request, guest).await) });
+        }
+    }
+
+    /// Serves the requests of a connection in sequence. The first reply after `lasting` is the last.
+    async fn talk(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        guest: &Guest,
+        mut stop: watch::Receiver<bool>,
+        lasting: Duration,
+    ) {
+        let begun = Instant::now();
+        let service = service_fn(|request| async move {
+            let mut reply = self.reply(request, guest).await;
+            if begun.elapsed() >= lasting {
+                close_after(&mut reply);
+            }
+            Ok::<_, Infallible>(reply)
+        });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -153,7 +172,8 @@ impl Webhook {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             _ = &mut connection => return,
-            () = sleep(LASTING) => {}
+            // Its last reply was not read.
+            () = sleep(lasting + HEAD + REQUEST + ENDING) => {}
             () = told_to_stop(&mut stop) => {}
         }
         connection.as_mut().graceful_shutdown();
@@ -187,9 +207,7 @@ impl Webhook {
                 self.counters.refused[refusal as usize].fetch_add(1, Relaxed);
                 let mut refused = response(status, "text/plain; charset=utf-8", problem + "\n");
                 // The rest of its body is not read.
-                refused
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
+                close_after(&mut refused);
                 refused
             }
         }
@@ -296,6 +314,13 @@ async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
+/// Ends a connection after a reply, and tells the client, which will not send another request over it.
+fn close_after(reply: &mut Response<Full<Bytes>>) {
+    reply
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
 fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -303,4 +328,58 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const REVIEW: &str = r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u-1", "namespace": "team", "operation": "CREATE", "object": {"metadata": {}, "spec": {}},
+        "resource": {"group": "", "version": "v1", "resource": "pods"}}}"#;
+
+    /// The first reply over a connection that may last this long.
+    async fn first_reply(lasting: Duration) -> String {
+        let injection = Injection {
+            resolvers: None,
+            options: Vec::new(),
+            opt_out: ("opt-out".into(), "yes".into()),
+            included: Vec::new(),
+        };
+        let webhook = Arc::new(Webhook::new(injection, false));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        let this = Arc::clone(&webhook);
+        webhook.connected.serve(stream, |stream, guest| async move {
+            this.talk(stream, &guest, stopped, lasting).await;
+        });
+        let length = REVIEW.len();
+        let request = format!("POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{REVIEW}");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        while !reply.contains("\"allowed\":true") {
+            let mut octets = [0; 1024];
+            let count = client.read(&mut octets).await.unwrap();
+            assert_ne!(count, 0, "{reply}");
+            reply += std::str::from_utf8(&octets[..count]).unwrap();
+        }
+        reply
+    }
+
+    /// The client knows that it is the last: when a connection just closes, a review may be on its way.
+    #[test]
+    fn a_connection_past_its_time_ends_with_a_reply() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        for (lasting, is_last) in [(Duration::ZERO, true), (LASTING, false)] {
+            let reply = runtime.block_on(first_reply(lasting));
+            assert_eq!(reply.contains("connection: close"), is_last, "{reply}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use hyper::Uri;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::credentials::{Cached, Credentials};
-use super::kubeconfig::{self, File, User};
+use super::credentials::{Cached, Credentials, Lease};
+use super::kubeconfig::{self, File, Pem, User};
 use super::plugin::Plugin;
 use crate::config::Kubeconfig;
 use dnsweir_config::tls::{Authorities, Identity, Trust};
@@ -22,6 +22,8 @@ pub(super) struct Access {
     /// The name in the server's certificate, if it is not the host of the URL.
     pub server_name: Option<String>,
     pub credentials: Credentials,
+    /// How long a client certificate serves that a program printed.
+    pub lease: Option<Lease>,
     pub namespace: String,
 }
 
@@ -58,6 +60,7 @@ impl Access {
             },
             server_name: None,
             credentials: Credentials::File(token, Mutex::default()),
+            lease: None,
             namespace: String::from_utf8_lossy(&read("namespace")?).into_owned(),
         })
     }
@@ -82,37 +85,47 @@ impl Access {
         });
         let authorities = authorities.map(|pem| Authorities::from_pem(&pem)).transpose();
         let mut certificate = user.certificate(folder)?;
+        let (mut is_printed, mut expires) = (false, None);
         let credentials = match credentials(user, folder, described)? {
             Credentials::Plugin(plugin, _) => {
                 let printed = plugin.run().await?;
+                (is_printed, expires) = (printed.certificate.is_some(), printed.expires);
                 certificate = printed.certificate.or(certificate);
                 match printed.token {
-                    Some(token) => Credentials::Plugin(plugin, Mutex::new(Some(Cached::of(&token)?))),
+                    Some(token) => {
+                        let cached = Cached::of(&token, expires)?;
+                        Credentials::Plugin(plugin, Mutex::new(Some(cached)))
+                    }
                     None => Credentials::None,
                 }
             }
             other => other,
         };
-        let identity = certificate.map(|pem| {
-            let read = Identity::from_pem(&pem.certificate, &pem.key);
-            read.map_err(|(is_key, problem)| match is_key {
-                true => format!("client-key {problem}"),
-                false => format!("client-certificate {problem}"),
-            })
-        });
+        let identity = certificate.map(|pem| identity(&pem)).transpose()?;
+        let not_after = identity.as_ref().and_then(|identity| identity.expires);
         Ok(Access {
             server: parsed(&cluster.server)?,
             trust: Trust {
                 authorities: authorities.map_err(|problem| format!("certificate-authority {problem}"))?,
-                identity: identity.transpose()?,
+                identity,
                 unverified: cluster.insecure_skip_tls_verify,
                 ..Trust::default()
             },
             server_name: cluster.tls_server_name,
             credentials,
+            lease: is_printed.then(|| Lease::new(expires, not_after)),
             namespace: context.namespace.unwrap_or_else(|| "default".into()),
         })
     }
+}
+
+/// A client certificate with its key.
+fn identity(pem: &Pem) -> Result<Identity, String> {
+    let read = Identity::from_pem(&pem.certificate, &pem.key);
+    read.map_err(|(is_key, problem)| match is_key {
+        true => format!("client-key {problem}"),
+        false => format!("client-certificate {problem}"),
+    })
 }
 
 /// What would be ignored otherwise, and matters.

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsweir_config::tls::Authorities;
 use dnsweir_http::{Endpoint, Lines, collect};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::access::Access;
-use super::credentials::Credentials;
+use super::credentials::{Credentials, Lease};
 use super::objects::{Event, Status};
 use crate::config::Kubeconfig;
 use crate::plain_text::with_causes;
@@ -33,11 +34,21 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct Client(Arc<Inner>);
 
 struct Inner {
+    server: Server,
     endpoint: Endpoint,
     /// What precedes every path; empty, or beginning with a slash.
     prefix: String,
     credentials: Credentials,
+    lease: Option<Lease>,
     namespace: String,
+}
+
+/// What tells one API server from that of another cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    url: Uri,
+    name: Option<String>,
+    authorities: Option<Authorities>,
 }
 
 /// Why a request has no answer.
@@ -81,9 +92,25 @@ impl Client {
         Ok(Client(Arc::new(Inner {
             endpoint: endpoint.map_err(|problem| format!("the server {server} {problem}"))?,
             prefix: server.path().trim_end_matches('/').to_owned(),
+            server: Server {
+                url: server,
+                name: access.server_name,
+                authorities: access.trust.authorities,
+            },
             credentials: access.credentials,
+            lease: access.lease,
             namespace: access.namespace,
         })))
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.0.server
+    }
+
+    /// Whether another client is needed: the certificate of this one, which a program printed, expires or is
+    /// refused.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.lease.as_ref().is_some_and(Lease::is_over)
     }
 
     /// The namespace of the pod, or of the kubeconfig's context.
@@ -141,7 +168,10 @@ impl Session {
         body: Option<(HeaderValue, String)>,
     ) -> Result<Response<Incoming>, Error> {
         let Inner {
-            prefix, credentials, ..
+            prefix,
+            credentials,
+            lease,
+            ..
         } = &*self.client.0;
         let mut request = Request::new(Full::default());
         *request.method_mut() = method;
@@ -163,6 +193,7 @@ impl Session {
         }
         if status == StatusCode::UNAUTHORIZED {
             credentials.forget();
+            lease.iter().for_each(Lease::refuse);
         }
         let octets = collect(response.into_body(), REFUSAL_MAXIMUM).await?;
         let refusal = serde_json::from_slice(&octets).ok();

@@ -8,21 +8,23 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::access::authority_of_pod;
-use super::client::Client;
+use super::client::{Client, Server};
 use super::kubeconfig::File;
 use crate::config::Kubeconfig;
 
 /// How long to wait before connecting again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs `follow` with a client until it is done; restarts it with a new client if the credentials have
-/// changed after a failure. Calls `failed` with the reason why there is no client.
+/// Runs `follow` with a client until it is done. After a failure, restarts it with a new client if the
+/// credentials have changed or are spent; its second argument says whether that one asks another server, to
+/// which the versions of the one before mean nothing. Calls `failed` with the reason why there is no client.
 pub(crate) async fn keep_connected(
     kubeconfig: Option<&Kubeconfig>,
     failure: &Notify,
     failed: impl Fn(&str),
-    mut follow: impl AsyncFnMut(Client),
+    mut follow: impl AsyncFnMut(Client, bool),
 ) {
+    let mut before: Option<Server> = None;
     loop {
         let credentials = fingerprint(kubeconfig);
         let client = match Client::connect(kubeconfig).await {
@@ -33,20 +35,28 @@ pub(crate) async fn keep_connected(
                 continue;
             }
         };
+        let server = client.server().clone();
+        let is_other = before.is_some_and(|before| before != server);
+        before = Some(server);
         tokio::select! {
-            () = follow(client) => return,
-            () = changed(kubeconfig, failure, credentials) => {
-                tracing::info!("kubernetes: the credentials have changed, connecting again");
-            }
+            () = follow(client.clone(), is_other) => return,
+            () = changed(kubeconfig, failure, credentials, &client) => {}
         }
     }
 }
 
-/// Waits until a failure occurs and the credentials differ from these.
-async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials: u64) {
+/// Waits until a failure occurs after which another client is needed.
+async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials: u64, client: &Client) {
     loop {
         failure.notified().await;
         if fingerprint(kubeconfig) != credentials {
+            tracing::info!("kubernetes: the credentials have changed, connecting again");
+            return;
+        }
+        if client.is_spent() {
+            tracing::info!("kubernetes: the client certificate expires or is refused, connecting again");
+            // What the program prints next may be refused just as well.
+            sleep(PAUSE).await;
             return;
         }
     }

@@ -1,20 +1,22 @@
-//! What a client authenticates itself with, besides a certificate.
+//! What a client authenticates itself with, besides a certificate, and how long that serves.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use parking_lot::Mutex;
 
-use super::plugin::{Plugin, Token};
+use super::plugin::Plugin;
 
 /// How long a token from a file is used before the file is read again. A kubelet renews a service account's token long
 /// before it expires.
 const REREAD: Duration = Duration::from_secs(60);
 
-/// A token that expires sooner is replaced.
+/// What expires sooner is replaced.
 const EARLY: Duration = Duration::from_secs(60);
 
 /// What goes into the `Authorization` header.
@@ -38,13 +40,11 @@ pub(super) struct Cached {
 
 impl Cached {
     /// The header for a program's token.
-    pub fn of(token: &Token) -> Result<Cached, String> {
+    pub fn of(token: &str, expires: Option<SystemTime>) -> Result<Cached, String> {
         let left = |expires: SystemTime| expires.duration_since(SystemTime::now()).unwrap_or_default();
         Ok(Cached {
-            header: bearer(&token.token)?,
-            until: token
-                .expires
-                .map(|expires| Instant::now() + left(expires).saturating_sub(EARLY)),
+            header: bearer(token)?,
+            until: expires.map(|expires| Instant::now() + left(expires).saturating_sub(EARLY)),
         })
     }
 
@@ -97,7 +97,7 @@ impl Credentials {
                 }
                 let printed = plugin.run().await?;
                 let token = printed.token.ok_or_else(|| plugin.without("a token"))?;
-                let cached = Cached::of(&token)?;
+                let cached = Cached::of(&token, printed.expires)?;
                 let header = cached.header.clone();
                 *known.lock() = Some(cached);
                 Ok(Some(header))
@@ -110,6 +110,37 @@ impl Credentials {
         if let Credentials::File(_, known) | Credentials::Plugin(_, known) = self {
             *known.lock() = None;
         }
+    }
+}
+
+/// How long a client serves whose certificate a program printed: only a new client gets a new certificate.
+pub(super) struct Lease {
+    until: Option<SystemTime>,
+    refused: AtomicBool,
+}
+
+impl Lease {
+    /// Until the time that the program printed, or the end of the certificate in seconds since 1970, as far as
+    /// they are known.
+    pub fn new(printed: Option<SystemTime>, not_after: Option<i64>) -> Lease {
+        let not_after = not_after.and_then(|at| u64::try_from(at).ok());
+        let not_after = not_after.and_then(|at| UNIX_EPOCH.checked_add(Duration::from_secs(at)));
+        let first = printed.into_iter().chain(not_after).min();
+        Lease {
+            until: first.map(|first| first.checked_sub(EARLY).unwrap_or(UNIX_EPOCH)),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends it, since the API server does not accept the client.
+    pub fn refuse(&self) {
+        self.refused.store(true, Relaxed);
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        let is_past = |until: SystemTime| SystemTime::now() >= until;
+        self.refused.load(Relaxed) || self.until.is_some_and(is_past)
     }
 }
 

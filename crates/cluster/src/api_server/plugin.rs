@@ -29,15 +29,10 @@ pub(super) struct Plugin {
 }
 
 /// What a program prints.
-#[derive(Default)]
 pub(super) struct Printed {
-    pub token: Option<Token>,
+    pub token: Option<String>,
     pub certificate: Option<Pem>,
-}
-
-/// A token.
-pub(super) struct Token {
-    pub token: String,
+    /// When both expire, if it says so.
     pub expires: Option<SystemTime>,
 }
 
@@ -126,10 +121,10 @@ impl Plugin {
             .expiration_timestamp
             .map(|time| time.parse::<jiff::Timestamp>());
         let expires = expires.transpose().map_err(|error| about(error.to_string()))?;
-        let expires = expires.map(SystemTime::from);
         let certificate = status.client_certificate_data.zip(status.client_key_data);
         Ok(Printed {
-            token: status.token.map(|token| Token { token, expires }),
+            token: status.token,
+            expires: expires.map(SystemTime::from),
             certificate: certificate.map(|(certificate, key)| Pem {
                 certificate: certificate.into_bytes(),
                 key: key.into_bytes(),

@@ -1,15 +1,15 @@
 //! Follows the objects of one kind: lists them once, then receives changes only.
 //!
-//! A broken connection resumes where it ended. Everything is listed again if the API server no longer
-//! remembers that version, sent something unreadable, or went back in time; and periodically, in case
-//! something was missed.
+//! A broken connection resumes where it ended, unless the API server turns out to be at an older version.
+//! Everything is listed again in that case; if the API server no longer remembers the version, sent something
+//! unreadable, or went back in time; and periodically, in case something was missed.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use url::form_urlencoded;
@@ -21,8 +21,11 @@ use super::objects::{Event, HasMetadata, List};
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// How long the API server should keep a watch open, in seconds.
-const WATCH_SECONDS: &str = "290";
+/// How long the API server should keep a watch open. One that it ends sooner did not end because of its time.
+const WATCH: Duration = Duration::from_secs(290);
+
+/// How much sooner its clock may say so.
+const CLOCKS: Duration = Duration::from_secs(1);
 
 /// A watch that is silent for this long is dead: the API server sends bookmarks every minute.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -42,6 +45,9 @@ const LISTED_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The code for a version that the API server no longer remembers.
 const GONE: u16 = 410;
+
+/// The code for what the user may not ask.
+const FORBIDDEN: u16 = 403;
 
 /// A change to the objects of a kind.
 #[derive(Debug)]
@@ -136,6 +142,8 @@ where
         let mut session = self.collection.client.session();
         let mut failures = 0;
         let mut list_by = next_list();
+        // A version from an earlier call was left behind by a failure.
+        let mut doubtful = true;
         loop {
             let begun = Instant::now();
             if begun >= list_by {
@@ -144,7 +152,9 @@ where
             if version.is_none() {
                 list_by = next_list();
             }
-            let failure = match self.follow(&mut session, version, &mut failures).await {
+            let followed = self.follow(&mut session, version, doubtful, &mut failures).await;
+            doubtful = followed.is_err() || begun.elapsed() + CLOCKS < WATCH;
+            let failure = match followed {
                 // The API server closes watches after minutes; one that ends immediately has failed.
                 Ok(()) if begun.elapsed() < SHORTEST => Failure::Short,
                 Ok(()) => continue,
@@ -168,13 +178,17 @@ where
         }
     }
 
-    /// Lists if necessary, then watches until the watch ends.
+    /// Lists if necessary, then watches until the watch ends. A `doubtful` version is checked before.
     async fn follow(
         &self,
         session: &mut Session,
         version: &mut Option<String>,
+        doubtful: bool,
         failures: &mut u32,
     ) -> Result<(), Failure> {
+        if doubtful {
+            self.check(session, version).await?;
+        }
         let from = match version {
             Some(version) => version.clone(),
             None => {
@@ -185,7 +199,7 @@ where
         let path = self.path(&[
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", WATCH_SECONDS),
+            ("timeoutSeconds", &WATCH.as_secs().to_string()),
             ("resourceVersion", &from),
         ]);
         let mut watch = answered(session.watch(&path)).await?;
@@ -203,6 +217,31 @@ where
             *failures = 0;
             self.followed.heard();
         }
+    }
+
+    /// Forgets a version that the API server has not reached, since it was restored from a backup. A watch
+    /// would not tell: the API server withholds everything that is not newer than the version it begins with.
+    async fn check(&self, session: &mut Session, version: &mut Option<String>) -> Result<(), Failure> {
+        let Some(known) = version else { return Ok(()) };
+        if is_older(&self.newest(session).await?, known) {
+            self.followed.failed(Failure::WentBack.to_string());
+            *version = None;
+        }
+        Ok(())
+    }
+
+    /// The version that the API server's store has now.
+    async fn newest(&self, session: &mut Session) -> Result<String, Failure> {
+        // Without selectors: with them, an API server may have to read all objects to find one.
+        let path = format!("{}?limit=1", self.collection.path);
+        let page: List<IgnoredAny> = match answered(session.get(&path)).await {
+            // Whoever may only list what they select.
+            Err(Error::Refused(status)) if status.code == FORBIDDEN => {
+                answered(session.get(&self.path(&[("limit", "1")]))).await?
+            }
+            page => page?,
+        };
+        given(page.metadata.resource_version)
     }
 
     async fn event(&self, event: Event<K>, version: &mut Option<String>) -> Result<(), Failure> {
@@ -247,11 +286,7 @@ where
             if next.is_some() {
                 continue;
             }
-            let version = page
-                .metadata
-                .resource_version
-                .filter(|version| !version.is_empty());
-            let version = version.ok_or(Failure::Versionless)?;
+            let version = given(page.metadata.resource_version)?;
             self.followed.listed();
             self.send(Change::ListEnds).await?;
             return Ok(version);
@@ -300,21 +335,28 @@ fn next_list() -> Instant {
     Instant::now() + LISTED_AGAIN.mul_f64(rand::random_range(0.5..1.0))
 }
 
-/// Records a received version. Versions are growing numbers
-/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>), unless the store was
-/// restored from a backup.
+/// The version of a list, which must have one.
+fn given(version: Option<String>) -> Result<String, Failure> {
+    let version = version.filter(|version| !version.is_empty());
+    version.ok_or(Failure::Versionless)
+}
+
+/// Records a received version, which grows unless the store was restored from a backup.
 fn advance(version: &mut Option<String>, heard: Option<String>) -> Result<(), Failure> {
     let Some(heard) = heard else { return Ok(()) };
-    let number = |version: &str| version.parse::<u128>().ok();
-    let known = version.as_deref().and_then(number);
-    if number(&heard)
-        .zip(known)
-        .is_some_and(|(heard, known)| heard < known)
-    {
+    if version.as_deref().is_some_and(|known| is_older(&heard, known)) {
         return Err(Failure::WentBack);
     }
     *version = Some(heard);
     Ok(())
+}
+
+/// Returns whether a version is older than another. Versions are growing numbers
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
+fn is_older(version: &str, than: &str) -> bool {
+    let number = |version: &str| version.parse::<u128>().ok();
+    let both = number(version).zip(number(than));
+    both.is_some_and(|(version, than)| version < than)
 }
 
 impl Failure {

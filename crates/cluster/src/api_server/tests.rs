@@ -1,25 +1,39 @@
 //! Kubeconfigs and credentials, against a server on loopback.
 
+use std::convert::Infallible;
 use std::fs;
+use std::future::pending;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use dnsweir_config::tls::self_signed;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::client::{Client, Error};
+use super::connection::keep_connected;
+use super::credentials::Lease;
+use super::followed::Followed;
+use super::reflector::{Change, Collection, Reading, Reflector};
+use super::resources;
 use crate::config::Kubeconfig;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+/// An answer without a body.
+fn empty(status: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")
+}
 
 /// A folder with a kubeconfig, and a server that answers as written.
 struct Setting {
@@ -38,12 +52,9 @@ impl Setting {
             let mut answers = answers.into_iter();
             while !answers.as_slice().is_empty() {
                 let (mut stream, _) = listener.accept().unwrap();
-                for answer in answers.by_ref() {
-                    let (mut request, mut octet) = (Vec::new(), [0]);
-                    while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
-                        request.extend(octet);
-                    }
-                    let _ = tell.send(String::from_utf8(request).unwrap().to_lowercase());
+                while let Some(request) = request(&mut stream) {
+                    let Some(answer) = answers.next() else { return };
+                    let _ = tell.send(request);
                     stream.write_all(answer.as_bytes()).unwrap();
                 }
             }
@@ -89,6 +100,18 @@ impl Setting {
     fn refusal(&self, kubeconfig: &Kubeconfig) -> String {
         run(Client::connect(Some(kubeconfig))).err().expect("no client")
     }
+}
+
+/// The next request on a connection, in lower case; `None` once the client has closed it.
+fn request(stream: &mut TcpStream) -> Option<String> {
+    let (mut request, mut octet) = (Vec::new(), [0]);
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut octet) {
+            Ok(1..) => request.extend(octet),
+            Ok(0) | Err(_) => return None,
+        }
+    }
+    Some(String::from_utf8(request).unwrap().to_lowercase())
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -149,8 +172,7 @@ fn the_contexts_namespace_is_known() {
 /// A refused token is not kept, wherever it is from.
 #[test]
 fn tokens_are_renewed_once_they_are_refused() {
-    let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned();
-    let answers = [ANSWER.to_owned(), refusal, ANSWER.to_owned()];
+    let answers = [ANSWER.to_owned(), empty("401 Unauthorized"), ANSWER.to_owned()];
     let by_file = Setting::new(&answers);
     fs::write(by_file.path("token"), "first\n").unwrap();
     let by_program = Setting::new(&answers);
@@ -211,6 +233,172 @@ fn programs_print_credentials() {
     assert_eq!(
         fs::read_to_string(setting.path("asked-for.runs")).unwrap().len(),
         3
+    );
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+/// A certificate from a program is replaced once it is refused, or after a failure when it is about to expire.
+#[test]
+fn certificates_of_programs_are_renewed() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    for (status, lasts, expires) in [
+        ("401 Unauthorized", year, Some("2100-01-01T00:00:00Z")),
+        ("401 Unauthorized", year, None),
+        ("500 Failing", year, Some("2020-01-01T00:00:00Z")),
+        ("500 Failing", Duration::from_secs(10), None),
+    ] {
+        let setting = Setting::new(&[empty(status), ANSWER.to_owned()]);
+        let (certificate, key) = self_signed(&["me.example".into()], now(), lasts).unwrap();
+        let credential = json!({"status": {
+            "clientCertificateData": certificate, "clientKeyData": key, "expirationTimestamp": expires,
+        }});
+        let [printed, runs] = ["printed", "runs"].map(|name| setting.path(name));
+        fs::write(&printed, credential.to_string()).unwrap();
+        setting.program("login", &format!("cat {printed:?}; echo >> {runs:?}"));
+        let user = "    exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login}\n";
+        let kubeconfig = setting.write("", user);
+        let failure = Notify::new();
+        run(keep_connected(
+            Some(&kubeconfig),
+            &failure,
+            |problem| panic!("{problem}"),
+            async |client, is_other| {
+                assert!(!is_other);
+                if client.session().get::<Value>("/").await.is_err() {
+                    failure.notify_one();
+                    pending::<()>().await;
+                }
+            },
+        ));
+        assert_eq!(fs::read_to_string(runs).unwrap().len(), 2, "{status} {expires:?}");
+    }
+}
+
+#[test]
+fn a_certificate_serves_until_it_is_refused_or_about_to_expire() {
+    let after = |seconds| Some(SystemTime::now() + Duration::from_secs(seconds));
+    for (printed, not_after, is_over) in [
+        (None, None, false),
+        (after(3600), None, false),
+        (after(3600), Some(now() + 3600), false),
+        (after(3600), Some(now() - 1), true),
+        (after(3600), Some(i64::MIN), false),
+        (after(3600), Some(i64::MAX), false),
+        (after(10), Some(now() + 3600), true),
+        (Some(UNIX_EPOCH), None, true),
+    ] {
+        let lease = Lease::new(printed, not_after);
+        assert_eq!(lease.is_over(), is_over, "{printed:?} {not_after:?}");
+        lease.refuse();
+        assert!(lease.is_over());
+    }
+}
+
+/// Versions of one cluster mean nothing to another. Other credentials do not make it another one.
+#[test]
+fn another_cluster_is_told_from_other_credentials() {
+    let setting = Setting::new(&[]);
+    let kubeconfig = setting.write("", "    token: a\n");
+    let (authority, _) = self_signed(&["ca.example".into()], now(), Duration::from_secs(3600)).unwrap();
+    let authority = STANDARD.encode(authority);
+    let authority = format!("    certificate-authority-data: {authority}\n    server");
+    let mut changes = [
+        ("token: a", "token: b".to_owned()),
+        ("127.0.0.1", "127.0.0.2".to_owned()),
+        ("    server", "    tls-server-name: other\n    server".to_owned()),
+        ("    server", authority),
+    ]
+    .into_iter();
+    let (mut told, failure) = (Vec::new(), Notify::new());
+    run(keep_connected(
+        Some(&kubeconfig),
+        &failure,
+        |problem| panic!("{problem}"),
+        async |_, is_other| {
+            told.push(is_other);
+            if let Some((from, to)) = changes.next() {
+                let text = fs::read_to_string(&kubeconfig.path).unwrap();
+                fs::write(&kubeconfig.path, text.replacen(from, &to, 1)).unwrap();
+                failure.notify_one();
+                pending::<()>().await;
+            }
+        },
+    ));
+    assert_eq!(told, [false, false, true, true, true]);
+}
+
+/// A list of the namespace `shop` at this version.
+fn list(version: u32) -> String {
+    let version = version.to_string();
+    let list = json!({"metadata": {"resourceVersion": version}, "items": [{"metadata": {"name": "shop"}}]});
+    let text = list.to_string();
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())
+}
+
+/// Follows the namespace `shop` until it has been listed twice. Returns what was asked until then.
+fn listed_twice(answers: &[String]) -> Vec<String> {
+    let setting = Setting::new(answers);
+    let kubeconfig = setting.write("", "");
+    let (followed, failure, mut version) = (Followed::new("namespaces"), Notify::new(), None);
+    let (news, mut heard) = tokio::sync::mpsc::channel::<Change<()>>(16);
+    run(async {
+        let client = Client::connect(Some(&kubeconfig)).await.unwrap();
+        let reflector = Reflector {
+            collection: Collection::new(&client, resources::NAMESPACES),
+            labels: None,
+            fields: Some("metadata.name=shop"),
+            followed: &followed,
+            failure: &failure,
+            news,
+            read: |_: resources::Namespace| Ok::<_, Infallible>(Reading::Present(())),
+            tell: |change| change,
+        };
+        let lists = async {
+            let mut lists = 0;
+            while lists < 2 {
+                let change = heard.recv().await.unwrap();
+                lists += usize::from(matches!(change, Change::ListEnds));
+            }
+        };
+        tokio::select! {
+            () = reflector.run(&mut version) => {}
+            () = lists => {}
+        }
+    });
+    let first = setting.asked.iter().take(answers.len());
+    first
+        .map(|request| request.split(' ').nth(1).unwrap().to_owned())
+        .collect()
+}
+
+/// An API server that was restored from a backup would say nothing to a watch that begins in its future.
+#[test]
+fn before_a_failed_watch_is_resumed_the_version_is_checked() {
+    let path = "/below/api/v1/namespaces?";
+    let selected = "fieldselector=metadata.name%3dshop";
+    let [all, any, one] = [
+        format!("{path}limit=500&{selected}"),
+        format!("{path}limit=1"),
+        format!("{path}limit=1&{selected}"),
+    ];
+    let watch = |version: u32| {
+        let words = "watch=true&allowwatchbookmarks=true&timeoutseconds=290";
+        format!("{path}{words}&resourceversion={version}&{selected}")
+    };
+    let failing = || empty("500 Failing");
+    assert_eq!(
+        listed_twice(&[list(100), failing(), list(100), failing(), list(99), list(99)]),
+        [&*all, &watch(100), &any, &watch(100), &any, &all]
+    );
+    // As a kubelet, who may list only its own pods.
+    let forbidden = || empty("403 Forbidden");
+    assert_eq!(
+        listed_twice(&[list(100), failing(), forbidden(), list(99), list(99)]),
+        [&*all, &watch(100), &any, &one, &all]
     );
 }
 

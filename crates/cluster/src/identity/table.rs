@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dnsweir_answer::identity::{Identity, PodObject};
 
@@ -48,14 +48,21 @@ impl Table {
         Table(table)
     }
 
-    /// The owner of an address.
-    pub(super) fn identify(&self, address: IpAddr) -> Identity {
+    /// The owner of an address; the proxy listens on `own`.
+    pub(super) fn identify(&self, address: IpAddr, own: &[SocketAddr]) -> Identity {
         let address = address.to_canonical();
         match self.0.get(&address) {
             Some(identity) => identity.clone(),
             // Only the node itself can send from a loopback address.
-            None if address.is_loopback() => Identity::Host,
+            None if address.is_loopback() || is_among(address, own) => Identity::Host,
             None => Identity::Unknown,
         }
     }
+}
+
+/// Whether the proxy listens on this address. The kernel chooses it as the source of what the node itself
+/// sends there.
+fn is_among(address: IpAddr, own: &[SocketAddr]) -> bool {
+    let mut own = own.iter().map(|own| own.ip().to_canonical());
+    !address.is_unspecified() && own.any(|own| own == address)
 }

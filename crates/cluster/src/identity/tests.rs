@@ -1,6 +1,6 @@
 //! Identities by address, as the API server reports pods.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ impl Node {
 
     fn identity(&self, address: &str) -> Identity {
         let address: IpAddr = address.parse().unwrap();
-        self.state.table.load().identify(address)
+        self.state.table.load().identify(address, &[])
     }
 
     fn who(&self, address: &str) -> String {
@@ -162,6 +162,26 @@ fn the_host_is_told_from_pods() {
     node.hear([pod("kube-system/proxy", 1, "192.0.2.7", on_host)]);
     for address in ["192.0.2.7", "192.0.2.1", "127.0.0.1", "::1"] {
         assert_eq!(node.who(address), "host", "{address}");
+    }
+}
+
+/// What the node itself asks a listener on one of its addresses comes from that same address.
+#[test]
+fn whoever_asks_from_the_listeners_address_is_the_host() {
+    let node = shop();
+    let own = ["169.254.20.10:53", "[fd00::a]:853", "0.0.0.0:54"];
+    let own: [SocketAddr; 3] = own.map(|own| own.parse().unwrap());
+    for (address, expected) in [
+        ("169.254.20.10", "host"),
+        ("::ffff:169.254.20.10", "host"),
+        ("fd00::a", "host"),
+        ("169.254.20.11", "unknown"),
+        // A wildcard is nobody's address.
+        ("0.0.0.0", "unknown"),
+        ("10.0.0.1", "shop/web"),
+    ] {
+        let identity = node.state.table.load().identify(address.parse().unwrap(), &own);
+        assert_eq!(identity.to_string(), expected, "{address}");
     }
 }
 

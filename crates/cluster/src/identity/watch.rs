@@ -1,7 +1,7 @@
 //! The thread that follows the pods of a node, and its interface to the workers.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -43,9 +43,9 @@ impl NodePods {
         self.config == *config
     }
 
-    /// The owner of an address.
-    pub fn identify(&self, address: IpAddr) -> Identity {
-        self.state.table.load().identify(address)
+    /// The owner of an address. The addresses that the proxy listens on, `own`, may change while this stays.
+    pub fn identify(&self, address: IpAddr, own: &[SocketAddr]) -> Identity {
+        self.state.table.load().identify(address, own)
     }
 
     /// Counts a query.
@@ -101,7 +101,10 @@ async fn follow(config: &config::NodePods, state: &Arc<State>, news: mpsc::Sende
         config.kubeconfig.as_ref(),
         &state.failure,
         failed,
-        async |client| {
+        async |client, is_other| {
+            if is_other {
+                version = None;
+            }
             let pods = Reflector {
                 collection: Collection::new(&client, resources::PODS),
                 labels: None,

@@ -1,7 +1,7 @@
 //! A followed cluster: one thread beside the workers keeps its index.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,6 @@ pub struct Cluster {
     scope: Scope,
     /// What is known of the cluster.
     pub state: Arc<State>,
-    begun: AtomicBool,
     thread: Mutex<Option<Background>>,
 }
 
@@ -79,7 +78,6 @@ impl Cluster {
         let cluster = Arc::new(Cluster {
             state: Arc::new(State::new(kinds.collect())),
             scope,
-            begun: AtomicBool::new(false),
             thread: Mutex::new(None),
         });
         clusters.push(Arc::downgrade(&cluster));
@@ -88,7 +86,7 @@ impl Cluster {
 
     /// Starts following it. Only the first call has an effect.
     pub fn begin(&self) {
-        if self.begun.swap(true, Ordering::Relaxed) {
+        if !self.state.begins() {
             return;
         }
         let (scope, state) = (self.scope.clone(), Arc::clone(&self.state));
@@ -147,13 +145,21 @@ impl Follower<'_> {
             kinds.for_each(|&kind| self.state.of(kind).failed(problem.to_owned()));
         };
         let kubeconfig = self.scope.kubeconfig.as_ref();
-        keep_connected(kubeconfig, &self.state.failure, failed, async |client| {
-            match addresses().await {
-                Ok(addresses) => self.state.hosts.store(Arc::new(addresses)),
-                Err(error) => tracing::warn!(%error, "kubernetes: this host's addresses cannot be read"),
-            }
-            self.reflect(&client, &mut versions).await;
-        })
+        keep_connected(
+            kubeconfig,
+            &self.state.failure,
+            failed,
+            async |client, is_other| {
+                if is_other {
+                    versions.fill(None);
+                }
+                match addresses().await {
+                    Ok(addresses) => self.state.hosts.store(Arc::new(addresses)),
+                    Err(error) => tracing::warn!(%error, "kubernetes: this host's addresses cannot be read"),
+                }
+                self.reflect(&client, &mut versions).await;
+            },
+        )
         .await;
     }
 

@@ -217,17 +217,19 @@ impl Holder {
 }
 
 impl Indexed<Index> for Service {
-    fn enter(self: &Arc<Self>, index: &mut Index) {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
         change_entry(&mut index.services, &self.name, |entry| {
             entry.service = Some(Arc::clone(self));
         });
         index.refused.extend(self.left_out.as_deref().map(str::to_owned));
+        let mut is_whole = true;
         for &address in self.addresses() {
-            add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
+            is_whole &= add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
         }
         for &address in &self.outside.addresses {
-            add(&mut index.addresses, address, Holder::Outside(Arc::clone(self)));
+            is_whole &= add(&mut index.addresses, address, Holder::Outside(Arc::clone(self)));
         }
+        is_whole
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -251,12 +253,14 @@ impl Indexed<Index> for Service {
 }
 
 impl Indexed<Index> for Slice {
-    fn enter(self: &Arc<Self>, index: &mut Index) {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
         let is_there = change_entry(&mut index.services, &self.service, |entry| entry.add(self));
         index.note(self, is_there);
+        let mut is_whole = is_there;
         for address in self.addresses() {
-            add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
+            is_whole &= add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
         }
+        is_whole
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -278,10 +282,12 @@ impl Indexed<Index> for Slice {
 }
 
 impl Indexed<Index> for Pod {
-    fn enter(self: &Arc<Self>, index: &mut Index) {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+        let mut is_whole = true;
         for &address in &self.addresses {
-            add(&mut index.pods, address, Arc::clone(self));
+            is_whole &= add(&mut index.pods, address, Arc::clone(self));
         }
+        is_whole
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -296,8 +302,9 @@ impl Indexed<Index> for Pod {
 }
 
 impl Indexed<Index> for Namespace {
-    fn enter(self: &Arc<Self>, index: &mut Index) {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
         index.namespaces.insert_mut(self.label.clone(), ());
+        true
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -341,14 +348,15 @@ impl Port {
     }
 }
 
-/// Adds a value to a key, unless the key has too many already.
-fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) {
+/// Adds a value to a key, unless the key has too many already; returns whether it was added.
+fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) -> bool {
     if map.get(&key).is_some_and(|others| others.len() >= MOST_HOLDERS) {
-        return;
+        return false;
     }
     let others = map.get(&key).into_iter().flatten().cloned();
     let all = others.chain([value]).collect();
     map.insert_mut(key, all);
+    true
 }
 
 /// Removes the matching values of a key.

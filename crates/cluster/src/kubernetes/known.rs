@@ -8,8 +8,8 @@ use crate::api_server::{Change, Reading};
 
 /// An object that an index refers to.
 pub trait Indexed<I> {
-    /// Adds it to the index.
-    fn enter(self: &Arc<Self>, index: &mut I);
+    /// Adds it to the index, and returns whether there was room for all of it.
+    fn enter(self: &Arc<Self>, index: &mut I) -> bool;
     /// Removes it from the index.
     fn leave(self: &Arc<Self>, index: &mut I);
     /// Approximate bytes, here and in the index.
@@ -19,11 +19,35 @@ pub trait Indexed<I> {
 /// The objects of a kind by `namespace/name`.
 #[derive(Debug)]
 pub struct Known<T> {
-    objects: HashMap<Box<str>, Arc<T>>,
+    objects: HashMap<Box<str>, Held<T>>,
     /// The keys seen so far in the list in progress.
     listed: Option<HashSet<Box<str>>>,
     /// Approximate bytes of the objects.
     octets: usize,
+}
+
+/// A known object.
+#[derive(Debug)]
+struct Held<T> {
+    object: Arc<T>,
+    /// Whether all of it is in the index.
+    is_whole: bool,
+}
+
+impl<T> Held<T> {
+    /// Enters an object again that was not entered as a whole, since there may be room now. Returns whether
+    /// there is.
+    fn complete<I>(&mut self, index: &mut I) -> bool
+    where
+        T: Indexed<I>,
+    {
+        if self.is_whole {
+            return false;
+        }
+        self.object.leave(index);
+        self.is_whole = self.object.enter(index);
+        self.is_whole
+    }
 }
 
 impl<T> Default for Known<T> {
@@ -88,10 +112,12 @@ impl<T: PartialEq> Known<T> {
     where
         T: Indexed<I>,
     {
-        let entry = self.objects.entry(key);
-        let before = match &entry {
-            Entry::Occupied(known) if **known.get() == object => return Ok(false),
-            Entry::Occupied(known) => known.get().octets(),
+        let mut entry = self.objects.entry(key);
+        let before = match &mut entry {
+            Entry::Occupied(known) if *known.get().object == object => {
+                return Ok(known.get_mut().complete(index));
+            }
+            Entry::Occupied(known) => known.get().object.octets(),
             Entry::Vacant(_) => 0,
         };
         let octets = object.octets();
@@ -100,10 +126,10 @@ impl<T: PartialEq> Known<T> {
         }
         let object = Arc::new(object);
         if let Entry::Occupied(known) = &entry {
-            known.get().leave(index);
+            known.get().object.leave(index);
         }
-        object.enter(index);
-        entry.insert_entry(object);
+        let is_whole = object.enter(index);
+        entry.insert_entry(Held { object, is_whole });
         self.octets = self.octets - before + octets;
         Ok(true)
     }
@@ -112,7 +138,7 @@ impl<T: PartialEq> Known<T> {
     where
         T: Indexed<I>,
     {
-        let Some(object) = self.objects.remove(key) else {
+        let Some(Held { object, .. }) = self.objects.remove(key) else {
             return false;
         };
         object.leave(index);

@@ -15,7 +15,6 @@ use super::stage::Kubernetes;
 use super::state::State;
 use super::transfer::Snapshot;
 use crate::background::Loading;
-use crate::config::spell_duration;
 use crate::metrics::Metrics;
 use crate::transfer::{Contents, Outgoing, notify, say_signed};
 use dnsweir_answer::{Awaited, Question, Resolution, Status, Upkeep};
@@ -96,13 +95,7 @@ impl Upkeep for Kubernetes {
             format!("{count} {}", kind.as_str())
         });
         let counts: Vec<String> = counts.collect();
-        let heard = match state.age() {
-            Some(age) => format!(
-                "last message {} ago",
-                spell_duration(Duration::from_secs(age.as_secs()))
-            ),
-            None => "no message yet".into(),
-        };
+        let heard = state.heard();
         let problem = state
             .problem()
             .map_or_else(String::new, |problem| format!("; {problem}"));
@@ -138,11 +131,11 @@ impl Upkeep for Kubernetes {
         metrics
             .gauge("kubernetes_memory_bytes", help)
             .shared(&[cluster], octets);
-        if let Some(age) = state.age() {
+        if let Some(silence) = state.silence() {
             let help = "Seconds since the last message from the API server, for the stalest kind of objects";
             metrics
                 .gauge("kubernetes_silence_seconds", help)
-                .shared(&[cluster], age.as_secs());
+                .shared(&[cluster], silence.as_secs());
         }
         let serial = state.index.load().serial;
         let help = "Serial of the SOA record";

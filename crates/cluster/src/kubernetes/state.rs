@@ -1,8 +1,9 @@
 //! The state of a cluster that all its users share: the index, and health.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -11,6 +12,7 @@ use super::imports::{Import, ImportedSlice, SERVICE_IMPORTS};
 use super::index::Index;
 use super::objects::{Namespace, Pod, Service, Slice};
 use crate::api_server::{Change, Followed, resources};
+use crate::config::spell_duration;
 
 /// The kinds of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct State {
     pub kinds: Vec<Kind>,
     /// Approximate bytes of the objects.
     pub octets: AtomicUsize,
+    /// Since when it is followed.
+    begun: OnceLock<Instant>,
     followed: [Followed; Kind::ALL.len()],
     complete: watch::Sender<bool>,
     /// The serial of the published index; 0 while it is incomplete.
@@ -113,11 +117,17 @@ impl State {
             hosts: ArcSwap::default(),
             kinds,
             octets: AtomicUsize::new(0),
+            begun: OnceLock::new(),
             followed: Kind::ALL.map(|kind| Followed::new(kind.as_str())),
             complete: watch::Sender::new(false),
             serial: watch::Sender::new(0),
             failure: tokio::sync::Notify::new(),
         }
+    }
+
+    /// Records that it is followed from now on; true for the first call only.
+    pub(super) fn begins(&self) -> bool {
+        self.begun.set(Instant::now()).is_ok()
     }
 
     /// The state of following a kind.
@@ -145,11 +155,27 @@ impl State {
         let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
-    /// The time since the API server last sent something, for the stalest kind; `None` if one never did.
-    pub fn age(&self) -> Option<std::time::Duration> {
-        let heard = self.kinds.iter().map(|&kind| self.of(kind).heard_at());
-        let oldest = heard.min_by_key(|heard| *heard)?;
-        oldest.map(|oldest| oldest.elapsed())
+    /// The time since the API server last sent something, for the stalest kind; since following began, if it
+    /// never did. `None` before that.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let begun = *self.begun.get()?;
+        let since = |&kind: &Kind| self.of(kind).heard_at().unwrap_or(begun);
+        Some(self.kinds.iter().map(since).min()?.elapsed())
+    }
+
+    /// Tells when the API server last sent something, for the stalest kind, and about which it never did.
+    pub(super) fn heard(&self) -> String {
+        let heard = |&kind: &Kind| self.of(kind).heard_at();
+        let Some(oldest) = self.kinds.iter().filter_map(heard).min() else {
+            return "no message yet".into();
+        };
+        let age = spell_duration(Duration::from_secs(oldest.elapsed().as_secs()));
+        let unheard = self.kinds.iter().filter(|&kind| heard(kind).is_none());
+        let unheard: Vec<&str> = unheard.map(|kind| kind.as_str()).collect();
+        match unheard.is_empty() {
+            true => format!("last message {age} ago"),
+            false => format!("last message {age} ago; none yet about {}", unheard.join(", ")),
+        }
     }
 
     /// Why the API server cannot be followed, if so.

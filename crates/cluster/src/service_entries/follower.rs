@@ -126,7 +126,10 @@ async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Send
         config.kubeconfig.as_ref(),
         &state.failure,
         failed,
-        async |client| {
+        async |client, is_other| {
+            if is_other {
+                version = None;
+            }
             let reflector = Reflector {
                 collection: collection(&client, state).await,
                 labels: config.labels.as_deref(),

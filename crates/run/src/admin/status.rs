@@ -14,7 +14,6 @@ use crate::dns::name::Text;
 use crate::dns::rcode_text;
 use crate::dns::text::type_text;
 use crate::filter::{Filter, Outcomes};
-use crate::identity::NodePods;
 use crate::serve::Shared;
 use crate::serve::generation::{Generation, Stage};
 use crate::serve::observed::Troubled;
@@ -207,7 +206,8 @@ impl From<Troubled> for TroubleStatus {
     }
 }
 
-fn queries_status(shared: &Shared, pods: Option<&NodePods>) -> QueriesStatus {
+fn queries_status(shared: &Shared, generation: &Generation) -> QueriesStatus {
+    let (pods, own) = (&generation.pods, &generation.config.listen.addresses);
     let seen = shared.observed.read(SHOWN, shared.now());
     let named = seen.names.into_iter().map(|(name, per_second)| NameStatus {
         name: Text(&name).to_string(),
@@ -219,7 +219,7 @@ fn queries_status(shared: &Shared, pods: Option<&NodePods>) -> QueriesStatus {
         clients: clients
             .map(|(address, per_second)| ClientStatus {
                 address,
-                identity: pods.map(|pods| pods.identify(address).to_string()),
+                identity: pods.as_ref().map(|pods| pods.identify(address, own).to_string()),
                 per_second,
             })
             .collect(),
@@ -344,6 +344,6 @@ pub(super) fn status(state: &State, queries: bool) -> Status {
             })
             .collect(),
         pods: generation.pods.as_ref().map(|pods| pods.status()),
-        queries: queries.then(|| queries_status(&state.shared, generation.pods.as_deref())),
+        queries: queries.then(|| queries_status(&state.shared, &generation)),
     }
 }

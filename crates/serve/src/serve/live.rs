@@ -17,7 +17,7 @@ use dnsweir_answer::Question;
 use dnsweir_answer::identity::Identity;
 
 use super::counters::ZoneCounters;
-use super::gate::Gate;
+use super::gate::{Gate, Ledger};
 use super::generation::{Generation, Stage};
 use super::request::Request;
 use super::stores::Shared;
@@ -135,6 +135,23 @@ impl Live {
         }
     }
 
+    /// Whether all clients get the same answer to this internal query.
+    pub(crate) fn answers_alike(&self, request: &Request) -> bool {
+        self.generation.pipelines[request.pipeline].answers_alike
+            && !self.generation.zones.depends_on_asker(request.name.as_bytes())
+    }
+
+    /// Whether `clients` of the zone that answers this internal query turn its client away.
+    pub(crate) fn turns_away(&self, request: &Request, ledger: &Ledger) -> bool {
+        match self.answerer(request) {
+            Some(ZoneMatch::Pipeline { pipeline, .. }) => self.generation.pipelines[pipeline]
+                .gate
+                .as_ref()
+                .is_some_and(|gate| gate.refusal(ledger, &request.asked.client).is_some()),
+            Some(ZoneMatch::Special(_)) | None => false,
+        }
+    }
+
     #[inline(always)]
     fn asker(&self, request: &Request) -> Asker {
         Asker {
@@ -248,7 +265,7 @@ impl Live {
     #[inline(always)]
     pub fn enter(&self, request: &mut Request) -> &ZoneCounters {
         if let Some(pods) = &self.generation.pods {
-            identify(pods, request);
+            identify(pods, &self.generation.config.listen.addresses, request);
         }
         self.counters(request)
     }
@@ -321,8 +338,8 @@ impl Live {
 /// Identifies the client of a query, and counts the query.
 #[cold]
 #[inline(never)]
-fn identify(pods: &NodePods, request: &mut Request) {
-    request.asked.identity = pods.identify(request.asked.client.address.ip());
+fn identify(pods: &NodePods, own: &[SocketAddr], request: &mut Request) {
+    request.asked.identity = pods.identify(request.asked.client.address.ip(), own);
     pods.count(&request.asked.identity);
     if let Some(trace) = &request.trace {
         trace.identify(request.asked.identity.to_string());

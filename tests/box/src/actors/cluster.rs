@@ -76,6 +76,9 @@ struct Connection {
     head: Vec<u8>,
     /// The last version sent to a watch of services; `None` if it is no watch.
     watched: Option<u64>,
+    /// The version that the watch began with. Nothing is sent that is not newer, even if that is in the future,
+    /// where versions from before a restored backup are.
+    begun: u64,
     /// When its next bookmark is due.
     bookmark: u64,
     /// Whether everything written to it is lost.
@@ -283,7 +286,13 @@ impl Cluster {
             if net.now >= connection.bookmark {
                 connection.bookmark = net.now + BOOKMARK;
                 // A bookmark goes only as far as the events sent.
-                let version = if lag > 0 { last } else { self.version };
+                let version = match lag {
+                    0 => self.version,
+                    _ => last.min(self.version),
+                };
+                if version <= connection.begun {
+                    continue;
+                }
                 let metadata = format!("{{\"resourceVersion\":\"{version}\"}}");
                 let bookmark = format!(
                     "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{metadata}}}}}"
@@ -360,6 +369,7 @@ impl Cluster {
         }
         if let Some(connection) = self.connections.get_mut(&socket) {
             connection.bookmark = net.now + BOOKMARK;
+            connection.begun = from;
             // Objects of other kinds never change.
             connection.watched = Some(if kind == "services" { from } else { u64::MAX });
         }

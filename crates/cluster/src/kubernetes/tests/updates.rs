@@ -2,6 +2,7 @@
 
 use super::super::known::{Full, Known};
 use super::super::objects::{Service, Slice};
+use super::super::state::{Kind, State};
 use super::*;
 use crate::api_server::Change;
 
@@ -129,6 +130,50 @@ fn slices_and_services_come_in_any_order() {
     assert_eq!(zoo.ask("b.zoo.svc", rtype::A), ["NXDOMAIN"]);
     slice(&mut zoo, super::updates::slice("a-1", "a", &["10.0.0.2"]));
     assert_eq!((zoo.ask("a.zoo.svc", rtype::A).len(), pointers(&zoo)), (1, 1));
+}
+
+/// What a limit kept out comes in with the next list, once there is room.
+#[test]
+fn what_was_left_out_comes_in_later() {
+    let mut zoo = Zoo::new(config());
+    let mut slices = Known::default();
+    let numbered = |n: usize| {
+        let address = format!("10.0.{}.{}", n / 250, n % 250);
+        slice(&format!("s{n}"), "web", &[&address])
+    };
+    let mut take = |zoo: &mut Zoo, change| slices.change(change, &mut zoo.index, ROOM).unwrap();
+    let count = |zoo: &Zoo| zoo.index.service(b"\x03web\x03zoo").unwrap().slices().count();
+    for n in 0..=1000 {
+        take(&mut zoo, numbered(n));
+    }
+    assert_eq!(count(&zoo), 1000);
+    assert!(!take(&mut zoo, numbered(1000)));
+    take(&mut zoo, Change::Gone("zoo/s0".into()));
+    assert_eq!(count(&zoo), 999);
+    assert!(take(&mut zoo, numbered(1000)));
+    assert_eq!(count(&zoo), 1000);
+    assert!(!take(&mut zoo, numbered(1000)));
+}
+
+/// A kind that a cluster lacks hides nothing about the others.
+#[test]
+fn kinds_without_a_message_are_named() {
+    let state = State::new(vec![Kind::Namespaces, Kind::Services, Kind::ServiceImports]);
+    assert_eq!(state.silence(), None);
+    assert!(state.begins() && !state.begins());
+    assert_eq!(state.heard(), "no message yet");
+    assert!(state.silence().is_some(), "since it is followed");
+    state.of(Kind::Services).heard();
+    let told = state.heard();
+    assert!(told.starts_with("last message "), "{told}");
+    assert!(
+        told.ends_with(" ago; none yet about namespaces, serviceimports"),
+        "{told}"
+    );
+    state.of(Kind::Namespaces).listed();
+    state.of(Kind::ServiceImports).heard();
+    let told = state.heard();
+    assert!(told.ends_with(" ago"), "{told}");
 }
 
 /// An object that does not fit leaves the old version, and is reported; smaller ones still fit.
