@@ -1,5 +1,8 @@
 //! A Corefile imported by `dnsweir import` answers as CoreDNS does.
 
+use std::path::Path;
+use std::process::Output;
+
 use crate::corefiles::{import, imported, refused};
 use crate::harness::{Message, Proxy, Upstream};
 
@@ -12,6 +15,20 @@ fn start(plugins: &str) -> Proxy {
 fn start_all(corefile: &str) -> Proxy {
     let text = imported(corefile).replace("127.0.0.1:5301", "$LISTEN");
     Proxy::start(&text.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""))
+}
+
+/// Imports a Corefile; blocks that cannot be translated refuse all queries.
+fn import_partly(corefile: &Path) -> Output {
+    let mut command = crate::harness::proxy::command();
+    let command = command.arg("import").arg("--partly").arg(corefile);
+    command.output().expect("dnsweir import")
+}
+
+/// The part of a translation about a zone.
+fn zone<'t>(text: &'t str, name: &str) -> &'t str {
+    let from = text.split(&format!("zone \"{name}\" {{")).nth(1);
+    let part = from.unwrap_or_else(|| panic!("no zone {name}: {text}"));
+    part.split("\n}").next().unwrap_or(part)
 }
 
 fn anything() -> Upstream {
@@ -198,13 +215,7 @@ fn a_block_that_cannot_be_said_refuses() {
     std::fs::write(&corefile, text).expect("a Corefile");
     let whole = import(&corefile);
     assert_eq!((whole.status.code(), whole.stdout.len()), (Some(64), 0));
-    let mut command = crate::harness::proxy::command();
-    let done = command
-        .arg("import")
-        .arg("--partly")
-        .arg(&corefile)
-        .output()
-        .expect("dnsweir import");
+    let done = import_partly(&corefile);
     assert!(done.status.success(), "{done:?}");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(
@@ -217,14 +228,160 @@ fn a_block_that_cannot_be_said_refuses() {
     assert_eq!(proxy.query("a.skydns.local", "A").rcode(), "REFUSED");
     // A mistake in where a block answers affects all of it.
     std::fs::write(&corefile, "a..b {\n whoami\n}\n").expect("a Corefile");
-    let mut command = crate::harness::proxy::command();
-    let done = command
-        .arg("import")
-        .arg("--partly")
-        .arg(&corefile)
-        .output()
-        .expect("dnsweir import");
-    assert_eq!(done.status.code(), Some(64));
+    assert_eq!(import_partly(&corefile).status.code(), Some(64));
+}
+
+/// The same for what only the check of the result finds. Mistakes in a file hide those in filters.
+#[test]
+fn a_block_that_check_would_refuse_refuses() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let corefile = folder.path().join("Corefile");
+    let upstream = anything();
+    let text = format!(
+        "a.test:5301 {{\n bind 127.0.0.1\n template IN A {{\n  match (\n  answer \"{{{{ .Name }}}} A 192.0.2.9\"\n }}\n}}\n\
+         b.test:5301 {{\n bind 127.0.0.1\n acl {{\n  block net 10.0.0.0/33\n }}\n whoami\n}}\n\
+         c.test:5301 {{\n bind 127.0.0.1\n file /nonexistent/c.zone\n}}\n\
+         .:5301 {{\n bind 127.0.0.1\n forward . {}\n}}\n",
+        upstream.address
+    );
+    std::fs::write(&corefile, text).expect("a Corefile");
+    let done = import_partly(&corefile);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let ours = String::from_utf8_lossy(&done.stdout).replace("127.0.0.1:5301", "$LISTEN");
+    for line in [4, 11, 17] {
+        assert!(
+            said.contains(&format!("Corefile:{line}:")) && ours.contains(&format!("// Line {line}: ")),
+            "{line}: {said}\n{ours}"
+        );
+    }
+    let proxy = Proxy::start(&ours.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""));
+    for (name, rcode) in [
+        ("x.a.test", "REFUSED"),
+        ("x.b.test", "REFUSED"),
+        ("x.c.test", "REFUSED"),
+        ("x.test", "NOERROR"),
+    ] {
+        assert_eq!(proxy.query(name, "A").rcode(), rcode, "{name}");
+    }
+    // What is in no block cannot refuse.
+    let text = "tls://a.test {\n bind 127.0.0.1\n tls /nonexistent/c.pem /nonexistent/k.pem\n whoami\n}\n";
+    std::fs::write(&corefile, text).expect("a Corefile");
+    assert_eq!(import_partly(&corefile).status.code(), Some(64));
+}
+
+/// What a resolv.conf of this machine says may be otherwise where the result is for: it is only noted.
+#[test]
+fn a_loop_through_a_file_of_this_machine_is_noted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("resolv.conf");
+    let file = file.display();
+    std::fs::write(file.to_string(), "nameserver 127.0.0.53\n").expect("a resolv.conf");
+    let block = |more: &str| format!(". {{\n bind 127.0.0.53\n{more} forward . {file}\n}}\n");
+    let text = imported(&block("")).replace("\n    // ", " ");
+    for part in [
+        format!(" {file}: nameserver 127.0.0.53: a loop: the proxy itself listens on 127.0.0.53:53."),
+        format!("\n    forward \"{file}\""),
+    ] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    // It hides no mistake of the Corefile.
+    let shown = refused(&block(" rewrite name regex (a) {2}\n"));
+    assert!(
+        shown.contains("no group 2") && !shown.contains("a loop"),
+        "{shown}"
+    );
+    let shown = refused(". {\n bind 127.0.0.53\n forward . 127.0.0.53\n}\n");
+    assert!(shown.contains("is a loop"), "{shown}");
+    // A server that is also written is asked, once.
+    std::fs::write(file.to_string(), "nameserver 192.0.2.8\n").expect("a resolv.conf");
+    let text = imported(&format!(
+        ". {{\n bind 127.0.0.53\n forward . {file} 192.0.2.8\n}}\n"
+    ));
+    assert!(
+        text.contains(&format!("forward \"{file}\" \"192.0.2.8\"")),
+        "{text}"
+    );
+}
+
+/// A wrong expression is one mistake: the records below it are not unknown.
+#[test]
+fn a_wrong_expression_is_one_mistake() {
+    let shown = refused(
+        ". {\n template IN A {\n  match (\n  answer \"{{ .Name }} A 192.0.2.1\"\n  additional \"ns A 192.0.2.1\"\n }\n}\n",
+    );
+    assert!(shown.contains("Corefile:3:"), "{shown}");
+    assert_eq!(shown.matches('×').count(), 1, "{shown}");
+}
+
+/// CoreDNS takes a file that is not there for an empty one. Here it is a mistake, unless there are other names.
+#[test]
+fn a_file_of_hosts_is_not_forgotten() {
+    let block = |file: &str, inside: &str| {
+        format!(
+            ". {{\n hosts {file} {{\n{inside}  fallthrough\n }}\n forward a.test 192.0.2.1\n forward . 192.0.2.2\n}}\n"
+        )
+    };
+    let shown = refused(&block("/nonexistent/hosts", ""));
+    for part in [
+        "Corefile:2:8",
+        "there is no file /nonexistent/hosts",
+        "create an empty one",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(shown.matches('×').count(), 1, "{shown}");
+    let named = imported(&block("/nonexistent/hosts", "  192.0.2.7 listed.test\n"));
+    for part in [
+        "// There was no file /nonexistent/hosts",
+        "(file)\"/nonexistent/hosts\"",
+        "host \"listed.test\" \"192.0.2.7\"",
+    ] {
+        assert!(named.contains(part), "{part}: {named}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("hosts");
+    std::fs::write(&file, "").expect("a file");
+    let read = imported(&block(&file.display().to_string(), ""));
+    assert!(
+        read.contains(&format!("file (file)\"{}\"", file.display())),
+        "{read}"
+    );
+}
+
+/// Of several `log` lines, CoreDNS uses the first that is for the name.
+#[test]
+fn a_query_is_logged_by_the_first_line_for_its_name() {
+    let block = |lines: &str| format!(". {{\n bind 127.0.0.1\n{lines} forward . 192.0.2.1\n}}\n");
+    let (some, all) = (" log example.org \"{remote} {name}\"\n", " log . {combined}\n");
+    let text = imported(&block(&format!("{some}{all}")));
+    assert_eq!(
+        zone(&text, "example.org.").matches("use \"log").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(zone(&text, ".").matches("use \"log").count(), 1, "{text}");
+    for format in ["format \"{remote} {name}\"", "format \"combined\""] {
+        assert_eq!(text.matches(format).count(), 1, "{text}");
+    }
+    let text = imported(&block(&format!("{all}{some}")));
+    assert_eq!(text.matches("format ").count(), 1, "{text}");
+    assert!(text.contains("format \"combined\""), "{text}");
+}
+
+/// In Go, an address without a host and each wildcard are of both families.
+#[test]
+fn health_and_metrics_are_on_both_families() {
+    let block = |address: &str| {
+        format!(
+            ". {{\n bind 127.0.0.1\n health 127.0.0.1:9153\n ready {address}:8181\n prometheus {address}:9153\n forward . 192.0.2.1\n}}\n"
+        )
+    };
+    for address in ["", "0.0.0.0", "[::]"] {
+        let text = imported(&block(address));
+        let admin = "\nadmin \"[::]:8181\" \"[::]:9153\" status=#false\n";
+        assert!(text.contains(admin), "{address}: {text}");
+    }
 }
 
 /// Interfaces become their addresses, files are relative to `root` or the working folder, and words without

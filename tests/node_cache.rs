@@ -50,11 +50,17 @@ struct NodeCache {
 
 impl NodeCache {
     fn start(cluster: SocketAddr, config_map: &[(&str, &str)]) -> NodeCache {
+        NodeCache::start_with(TEMPLATE, cluster, config_map)
+    }
+
+    /// The same with another template, in which `$FOLDER` is the folder of its files.
+    fn start_with(template: &str, cluster: SocketAddr, config_map: &[(&str, &str)]) -> NodeCache {
         let address = address::fresh_socket();
         let admin = SocketAddr::new(address.ip(), 9253);
         let health = SocketAddr::new(address.ip(), 8080);
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let template = TEMPLATE
+        let template = template
+            .replace("$FOLDER", &folder.path().display().to_string())
             .replace("$PORT", &address.port().to_string())
             .replace("$CLUSTER", &cluster.port().to_string())
             .replace("$ADMIN", &admin.to_string())
@@ -204,6 +210,32 @@ fn a_config_map_that_is_wrong_at_the_start_is_left_out() {
     assert_eq!(
         cache.first("a.cluster.local"),
         Some("a.cluster.local. A 192.0.2.1".into())
+    );
+}
+
+/// As in CoreDNS, a file of `hosts` may come later.
+#[test]
+fn a_hosts_file_is_read_when_it_appears() {
+    let cluster = upstream("192.0.2.1");
+    // Instead of the cache, which would keep what is asked too early.
+    let cache = "    cache {\n            success 9984 30\n            denial 9984 5\n    }\n";
+    let hosts = "    hosts $FOLDER/hosts {\n            fallthrough\n    }\n";
+    let template = TEMPLATE.replace(cache, hosts);
+    assert!(template.contains(hosts), "{template}");
+    let cache = NodeCache::start_with(&template, cluster.address, &[]);
+    cache.await_ready();
+    assert_eq!(
+        cache.first("a.cluster.local"),
+        Some("a.cluster.local. A 192.0.2.1".into())
+    );
+    let hosts = cache.folder.path().join("hosts");
+    std::fs::write(hosts, "192.0.2.77 a.cluster.local\n").expect("a file");
+    until("the file to be loaded", || {
+        cache.first("a.cluster.local") == Some("a.cluster.local. A 192.0.2.77".into())
+    });
+    assert_eq!(
+        cache.first("b.cluster.local"),
+        Some("b.cluster.local. A 192.0.2.1".into())
     );
 }
 

@@ -75,6 +75,23 @@ fn nothing_is_written_over() {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }
 
+/// What a workspace shares is not written over what a folder has for something else.
+#[test]
+fn a_workspace_takes_no_folder_of_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ignored = folder.path().join(".gitignore");
+    fs::write(&ignored, "theirs\n").expect("a file");
+    let output = dnsweir(folder.path(), &["filter", "new", "sample", "--workspace"]);
+    assert_eq!(output.status.code(), Some(64));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains(".gitignore") && told.contains("nothing was changed"),
+        "{told}"
+    );
+    assert_eq!(fs::read_to_string(&ignored).expect("a file"), "theirs\n");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
 #[test]
 fn filters_share_a_workspace() {
     let folder = tempfile::tempdir().expect("a folder");

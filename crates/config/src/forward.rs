@@ -224,6 +224,8 @@ fn trust(
 #[derive(Default)]
 struct Found {
     upstreams: Vec<(Upstream, Span)>,
+    /// Those of them that so far only a file names.
+    in_files: Vec<SocketAddr>,
     named: Vec<(NamedUpstream, Span)>,
     /// The scheme of each value.
     schemes: Vec<(Option<Encryption>, Span)>,
@@ -241,6 +243,7 @@ impl Found {
         for address in servers.usable {
             if !self.upstreams.iter().any(|(known, _)| known.address == address) {
                 self.upstreams.push((address.into(), span));
+                self.in_files.push(address);
             }
         }
         self.awaited |= servers.awaited;
@@ -255,6 +258,11 @@ impl Found {
             return;
         };
         self.schemes.push((scheme, span));
+        if let Target::At(upstream) = &target
+            && self.takes_over(upstream, span)
+        {
+            return;
+        }
         let (known, spelled) = match &target {
             Target::At(upstream) => (place_of(&self.upstreams, upstream), upstream.address.to_string()),
             Target::Named(upstream) => (place_of(&self.named, upstream), upstream.host.clone()),
@@ -269,6 +277,19 @@ impl Found {
             (None, Target::At(upstream)) => self.upstreams.push((upstream, span)),
             (None, Target::Named(upstream)) => self.named.push((upstream, span)),
         }
+    }
+
+    /// Whether so far only a file names this upstream, which then counts once, as written at `span`: who
+    /// writes the file does not know what is written here.
+    fn takes_over(&mut self, upstream: &Upstream, span: Span) -> bool {
+        let in_file = self.in_files.iter().position(|found| *found == upstream.address);
+        let known = self.upstreams.iter_mut().find(|(known, _)| known == upstream);
+        let (Some(in_file), Some((_, place))) = (in_file, known) else {
+            return false;
+        };
+        self.in_files.swap_remove(in_file);
+        *place = span;
+        true
     }
 }
 
@@ -407,7 +428,7 @@ fn resolv_conf(
     match found {
         Ok(found) => {
             let unusable = found.unusable.iter();
-            let unusable = unusable.map(|why| Diagnostic::new(span, why.clone()).help(help));
+            let unusable = unusable.map(|why| Diagnostic::new(span, why.clone()).help(help).local());
             let unusable = unusable.collect();
             (found, unusable)
         }
@@ -752,5 +773,67 @@ mod tests {
             report.diagnostics()[0].message.contains("cannot be read"),
             "{report}"
         );
+    }
+
+    /// A lease may name the server that is written beside the file; what is written here twice is a mistake.
+    #[test]
+    fn an_upstream_may_also_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("resolv.conf"),
+            "nameserver 192.0.2.1\nnameserver 192.0.2.2\n",
+        )
+        .unwrap();
+        let parse = |upstreams: &str| parse_in(folder.path(), &in_zone(&format!("forward {upstreams}")));
+        for (upstreams, expected) in [
+            (
+                r#""./resolv.conf" "192.0.2.2""#,
+                &["192.0.2.1:53", "192.0.2.2:53"][..],
+            ),
+            (
+                r#""192.0.2.2" "./resolv.conf""#,
+                &["192.0.2.2:53", "192.0.2.1:53"],
+            ),
+            (
+                r#""./resolv.conf" "192.0.2.2:5353" "./resolv.conf""#,
+                &["192.0.2.1:53", "192.0.2.2:53", "192.0.2.2:5353"],
+            ),
+        ] {
+            let config = parse(upstreams).unwrap();
+            let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
+                panic!("{config:?}")
+            };
+            assert_eq!(forward.upstreams, to(expected), "{upstreams}");
+        }
+        for upstreams in [
+            r#""./resolv.conf" "192.0.2.2" "192.0.2.2:53""#,
+            r#""192.0.2.2" "./resolv.conf" "192.0.2.2:53""#,
+            r#""192.0.2.2" "192.0.2.2:53" "./resolv.conf""#,
+        ] {
+            let report = parse(upstreams).unwrap_err();
+            let messages: Vec<&str> = report
+                .diagnostics()
+                .iter()
+                .map(|found| found.message.as_str())
+                .collect();
+            assert_eq!(
+                messages,
+                ["upstream 192.0.2.2:53 is written twice"],
+                "{upstreams}"
+            );
+        }
+    }
+
+    /// What a file of this machine says may be otherwise on another; what is written is the same everywhere.
+    #[test]
+    fn mistakes_in_a_file_of_the_machine_are_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
+        for (upstream, local) in [("./resolv.conf", true), ("127.0.0.1", false)] {
+            let text = in_zone(&format!("forward {upstream:?}"));
+            let report = parse_in(folder.path(), &text).unwrap_err();
+            let marks: Vec<bool> = report.diagnostics().iter().map(|found| found.local).collect();
+            assert_eq!(marks, [local], "{report}");
+        }
     }
 }

@@ -77,7 +77,7 @@ impl Network {
     }
 
     /// Whether it contains all of another network.
-    pub(super) fn covers(&self, other: &Network) -> bool {
+    pub fn covers(&self, other: &Network) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 }

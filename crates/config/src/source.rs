@@ -144,11 +144,14 @@ pub(super) fn decode_named<'k>(
     sources
 }
 
-/// Whether a node named by one of [`WORDS`] leaves some queries to the stages below it.
-pub(super) fn passes_on(node: &KdlNode) -> bool {
-    // Names that are no host, or on no list, are always left to other stages.
-    if matches!(node.name().value(), "service-entries" | "lists") {
-        return true;
+/// Whether a node named by one of [`WORDS`], in a zone with the names `zones`, leaves some queries to the
+/// stages below it.
+pub(super) fn passes_on(node: &KdlNode, zones: &[String]) -> bool {
+    match node.name().value() {
+        // Names that are no host, or on no list, are always left to other stages.
+        "service-entries" | "lists" => return true,
+        "file" if zone_file::is_part(node, zones) => return true,
+        _ => {}
     }
     let mut words = forward::PASSES_ON.iter().chain(&kubernetes::PASSES_ON);
     words.any(|word| child(block(node), word).is_some())
@@ -178,6 +181,18 @@ impl SourceConfig {
             | SourceConfig::File(_)
             | SourceConfig::Secondary(_)
             | SourceConfig::Lists(_) => false,
+        }
+    }
+
+    /// Whether it may answer two clients differently.
+    pub fn decides_by_client(&self) -> bool {
+        match self {
+            SourceConfig::Kubernetes(kubernetes) => kubernetes.autopath.is_some(),
+            SourceConfig::Lists(lists) => lists.lists.iter().any(|list| !list.clients.is_empty()),
+            SourceConfig::Forward(_)
+            | SourceConfig::ServiceEntries(_)
+            | SourceConfig::File(_)
+            | SourceConfig::Secondary(_) => false,
         }
     }
 

@@ -70,7 +70,7 @@ words! {
         stage "kubernetes" = none in kubernetes::KUBERNETES;
         /// Answers for the hosts of Istio's service entries.
         stage "service-entries" = none in service_entries::SERVICE_ENTRIES;
-        /// Answers from a zone file; last unless it has `fallthrough`.
+        /// Answers from a zone file; last unless it has `fallthrough` or an `origin` below the zone.
         stage "file" = none in zone_file::FILE, "a path";
         /// Answers from a zone of other servers; last unless it has `fallthrough`.
         stage "secondary" = none in secondary::SECONDARY, "addresses";
@@ -189,7 +189,7 @@ pub(super) fn decode(
             _ => stages.extend(source::decode(mistakes, place, &names, stage).map(Stage::Source)),
         }
     }
-    refuse_unreachable(mistakes, node, nodes);
+    refuse_unreachable(mistakes, node, &names, nodes);
     refuse_kept_searches(mistakes, nodes);
     Zone {
         names,
@@ -315,8 +315,8 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
     found
 }
 
-/// Reports stages that no query reaches, and caches with nothing to store.
-fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
+/// Reports stages that no query for one of `names` reaches, and caches with nothing to store.
+fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, names: &[String], nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.shape.children.contains(&node.name().value());
     if !nodes.iter().any(is_stage) {
         let empty = Diagnostic::new(head(zone), "this zone has no stages");
@@ -331,7 +331,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
     let is_source = |node: &KdlNode| source::WORDS.contains(&node.name().value());
     let source = nodes
         .iter()
-        .position(|node| is_source(node) && !source::passes_on(node));
+        .position(|node| is_source(node) && !source::passes_on(node, names));
     if let Some(source) = source {
         let word = nodes[source].name().value();
         for stage in &nodes[source + 1..] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, arguments, block, head, text};
+use super::decode::{Mistakes, arguments, block, child, head, text};
 use super::error::{Diagnostic, Span};
 use super::forward::Place;
 use super::kubernetes::{FALLTHROUGH, fallthrough};
@@ -66,6 +66,19 @@ pub(super) fn decode(
     Some(file)
 }
 
+/// Whether the file has only part of the names of a zone; others are left to the next stage.
+pub(super) fn is_part(node: &KdlNode, names: &[String]) -> bool {
+    let Some(origin) = child(block(node), "origin").and_then(|origin| arguments(origin).next()) else {
+        return false;
+    };
+    // What is no name is reported; it is unknown which was meant.
+    let Ok(origin) = zone_name(origin.value()) else {
+        return true;
+    };
+    let has = |name: &String| origin == "." || *name == origin || name.ends_with(&format!(".{origin}"));
+    names.is_empty() || !names.iter().all(has)
+}
+
 /// Reads a zone file, and reports the mistakes in it and its includes.
 fn zone(
     mistakes: &mut Mistakes,
@@ -82,6 +95,7 @@ fn zone(
         }
         Err(found) => {
             for mistake in found {
+                place.files.note(&mistake.file);
                 mistakes.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
             }
             None
@@ -134,6 +148,36 @@ mod tests {
         );
         for name in ["zone", "more"] {
             assert!(config.files.contains(&folder.path().join(name)), "{name}");
+        }
+    }
+
+    /// Stages may follow if the zone has names outside of the file's.
+    #[test]
+    fn names_outside_of_the_origin_are_left_to_the_next_stage() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("zone"), "@ 60 SOA ns admin 1 2 3 4 5\n").unwrap();
+        let refused = |names: &str, origin: &str| {
+            let stages = format!("file \"zone\" {{ origin \"{origin}\" }}; cache; forward \"192.0.2.1\"");
+            let text = format!("listen \"127.0.0.1\"\nzone {names} {{ {stages} }}");
+            let report = parse_in(folder.path(), &text).err();
+            report.map_or(0, |report| report.diagnostics().len())
+        };
+        for (names, origin) in [
+            ("\".\"", "corp.example"),
+            ("\"example\"", "Corp.Example."),
+            ("\"corp.example\" \"other.example\"", "corp.example"),
+            ("\"xcorp.example\"", "corp.example"),
+        ] {
+            assert_eq!(refused(names, origin), 0, "{names} {origin}");
+        }
+        // Both `cache` and `forward` are never reached.
+        for (names, origin) in [
+            ("\"corp.example\"", "corp.example"),
+            ("\"a.corp.example\" \"corp.example\"", "Corp.example"),
+            ("\"a.example\"", "."),
+            ("\".\"", "."),
+        ] {
+            assert_eq!(refused(names, origin), 2, "{names} {origin}");
         }
     }
 }

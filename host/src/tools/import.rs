@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::config::Report;
-use crate::corefile::{self, Options};
+use crate::corefile::{self, Options, Translation};
 use crate::run;
 use crate::serve::interfaces;
 
@@ -40,15 +40,10 @@ pub fn run(path: Option<&Path>, out: Option<&Path>, partly: bool) -> Result<Impo
         partly,
         ..Options::default()
     };
-    let translation = corefile::import(path, &options)?;
     let name = format!("{}, translated", path.display());
-    // Checks the result like `dnsweir check`. Mistakes are reported at the words of the user's Corefile.
-    run::check_text(&name, &translation.text).map_err(|stop| match stop {
-        run::Stop::Configuration(report) => Stop::File(translation.retold(&report)),
-        stop => stop.into(),
-    })?;
+    let translation = checked(&name, corefile::import(path, &options)?, &options)?;
+    let text = translation.noted();
     let refused = translation.refused;
-    let text = translation.text;
     let Some(out) = out else {
         return Ok(Imported { text, refused });
     };
@@ -56,4 +51,25 @@ pub fn run(path: Option<&Path>, out: Option<&Path>, partly: bool) -> Result<Impo
         .map_err(|error| Stop::Machine(format!("cannot write {}: {error}", out.display())))?;
     let text = String::new();
     Ok(Imported { text, refused })
+}
+
+/// Checks a translation like `dnsweir check`. Mistakes are reported at the words of the user's Corefile; with
+/// `partly`, their blocks refuse all queries instead.
+fn checked(name: &str, mut translation: Translation, options: &Options) -> Result<Translation, Stop> {
+    loop {
+        let report = match run::check_text(name, &translation.checked) {
+            Ok(_) => return Ok(translation),
+            Err(run::Stop::Configuration(report)) => report,
+            Err(stop) => return Err(stop.into()),
+        };
+        if translation.set_aside(&report) {
+            continue;
+        }
+        let report = translation.retold(&report);
+        // One mistake may hide another: filters are only configured if everything else is right.
+        translation = match translation.without(&report, options) {
+            Some(next) => next?,
+            None => return Err(Stop::File(report)),
+        };
+    }
 }

@@ -4,8 +4,8 @@
 //! from the public registry and uses this proxy's version of the interface. For other languages, it copies
 //! the example in `examples/languages`, which the tests build.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -58,6 +58,8 @@ const SHARED: [(&str, &str); 4] = [
 
 /// The manifest of the SDK.
 const SDK_MANIFEST: &str = "vendor/dnsweir-filter/Cargo.toml";
+
+const MANIFEST_FILE: &str = "Cargo.toml";
 
 const MANIFEST: &str = include_str!("template/manifest.toml");
 const PROFILES: &str = include_str!("template/profiles.toml");
@@ -147,22 +149,16 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
         )));
     }
     let around = folder.parent().unwrap_or(Path::new(""));
-    let (own, shared) = match (language, workspace) {
-        (Language::Rust, false) => ([rust(true), sdk()].concat(), Files::new()),
-        (Language::Rust, true) => {
-            let (manifest, more) = match with_member(around)? {
-                Some(manifest) => (manifest, Files::new()),
-                None => ([WORKSPACE, PROFILES].concat(), sdk()),
-            };
-            (
-                rust(false),
-                [vec![("Cargo.toml".to_owned(), manifest)], more].concat(),
-            )
-        }
+    let (own, shared, extended) = match (language, workspace) {
+        (Language::Rust, false) => ([rust(true), sdk()].concat(), Files::new(), None),
+        (Language::Rust, true) => match with_member(around)? {
+            Some(manifest) => (rust(false), Files::new(), Some(manifest)),
+            None => (rust(false), new_workspace(around)?, None),
+        },
         (_, true) => {
             return Err(Stop::Refused("only filters in Rust share a workspace".into()));
         }
-        (language, false) => (script(language), Files::new()),
+        (language, false) => (script(language), Files::new(), None),
     };
     if !around.as_os_str().is_empty() {
         fs::create_dir_all(around).map_err(|error| failed(around, &error))?;
@@ -177,6 +173,10 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
     let root = if workspace { "../" } else { "" };
     write(folder, own, name, root, language)?;
     write(around, shared, name, root, language)?;
+    if let Some(manifest) = extended {
+        let file = around.join(MANIFEST_FILE);
+        fs::write(&file, fill(&manifest, name, root, language)).map_err(|error| failed(&file, &error))?;
+    }
     let folder = folder.display();
     Ok(format!(
         "the filter is in {folder}. To see it answer:\n\n    cd {folder}\n    dnsweir dev\n\n\
@@ -186,7 +186,7 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
 
 /// Adds a member to the manifest of a workspace from an earlier call; `None` if there is no manifest yet.
 fn with_member(folder: &Path) -> Result<Option<String>, Stop> {
-    let file = folder.join("Cargo.toml");
+    let file = folder.join(MANIFEST_FILE);
     if !file.exists() {
         return Ok(None);
     }
@@ -210,6 +210,24 @@ fn with_member(folder: &Path) -> Result<Option<String>, Stop> {
     Ok(Some(manifest.replacen(members, &more, 1)))
 }
 
+/// The shared files of a workspace to be made in a folder, which must have none of them: they are somebody's.
+fn new_workspace(folder: &Path) -> Result<Files, Stop> {
+    let manifest = [WORKSPACE, PROFILES].concat();
+    let files = [vec![(MANIFEST_FILE.to_owned(), manifest)], sdk()].concat();
+    let mut paths = files.iter().map(|(path, _)| folder.join(path));
+    // Also a link to nowhere is somebody's.
+    match paths.find(|path| path.symlink_metadata().is_ok()) {
+        Some(taken) => {
+            let shown = std::path::absolute(&taken).unwrap_or(taken);
+            Err(Stop::Refused(format!(
+                "{} exists already, and a workspace would have its own; nothing was changed: choose another folder",
+                shown.display()
+            )))
+        }
+        None => Ok(files),
+    }
+}
+
 fn files(of: &[(&str, &str)]) -> Files {
     of.iter()
         .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
@@ -223,7 +241,7 @@ fn rust(alone: bool) -> Files {
     } else {
         MANIFEST.to_owned()
     };
-    [vec![("Cargo.toml".to_owned(), manifest)], files(&PACKAGE)].concat()
+    [vec![(MANIFEST_FILE.to_owned(), manifest)], files(&PACKAGE)].concat()
 }
 
 /// The SDK, and the files that make cargo use it.
@@ -253,6 +271,7 @@ fn script(language: Language) -> Files {
     [files(&SCRIPT), files(interface), example.collect()].concat()
 }
 
+/// Writes files, of which none may exist.
 fn write(folder: &Path, files: Files, name: &str, root: &str, language: Language) -> Result<(), Stop> {
     for (path, text) in files {
         let path = folder.join(fill(&path, name, root, language));
@@ -260,7 +279,9 @@ fn write(folder: &Path, files: Files, name: &str, root: &str, language: Language
         if !above.as_os_str().is_empty() {
             fs::create_dir_all(above).map_err(|error| failed(above, &error))?;
         }
-        fs::write(&path, fill(&text, name, root, language)).map_err(|error| failed(&path, &error))?;
+        let text = fill(&text, name, root, language);
+        let written = File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| failed(&path, &error))?;
     }
     Ok(())
 }
@@ -319,6 +340,9 @@ mod tests {
         fs::write(path.join("src/lib.rs"), "mine").unwrap();
         assert!(matches!(new(&path, Language::Rust, false), Err(Stop::Refused(_))));
         assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "mine");
+        for (index, language) in Language::value_variants().iter().enumerate() {
+            new(&folder.path().join(format!("f{index}")), *language, false).unwrap();
+        }
     }
 
     #[test]
@@ -360,6 +384,40 @@ mod tests {
         assert!(matches!(new(&path, Language::Rust, true), Err(Stop::Refused(_))));
         assert!(!path.exists());
         assert!(matches!(new(&path, Language::Go, true), Err(Stop::Refused(_))));
+    }
+
+    /// A folder with files of the same names, and no workspace, keeps them.
+    #[test]
+    fn shared_files_of_others_are_left_alone() {
+        for file in [".gitignore", "rust-toolchain.toml", ".cargo/config.toml"] {
+            let folder = tempfile::tempdir().unwrap();
+            let theirs = folder.path().join(file);
+            fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+            fs::write(&theirs, "theirs").unwrap();
+            let path = folder.path().join("mine");
+            let refused = new(&path, Language::Rust, true);
+            let Err(Stop::Refused(problem)) = refused else {
+                panic!("{refused:?}")
+            };
+            assert!(problem.contains(file), "{problem}");
+            assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{file}");
+            // Alone, the filter has its own.
+            new(&path, Language::Rust, false).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_workspace_is_extended() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["first", "second"] {
+            new(&folder.path().join(name), Language::Rust, true).unwrap();
+        }
+        let manifest = fs::read_to_string(folder.path().join(MANIFEST_FILE)).unwrap();
+        assert!(
+            manifest.contains("    \"second\",\n    \"first\",\n"),
+            "{manifest}"
+        );
     }
 
     #[test]

@@ -26,15 +26,18 @@ pub struct Block {
 }
 
 impl Block {
-    /// Whether an offset is inside it.
-    pub fn has(&self, offset: usize) -> bool {
+    /// Whether a mistake is inside it. One without a place is in no block.
+    pub fn has(&self, mistake: &Diagnostic) -> bool {
+        let (offset, length) = (mistake.span.start, mistake.span.length);
         let lines = self.plugins.iter().flat_map(|plugin| {
             let options = plugin.options.iter().map(PluginOption::span);
             options.chain([plugin.span()])
         });
         let keys = self.keys.iter().map(|key| key.span);
-        keys.chain(lines)
-            .any(|span| (span.start..span.end()).contains(&offset))
+        length > 0
+            && keys
+                .chain(lines)
+                .any(|span| (span.start..span.end()).contains(&offset))
     }
 
     /// Reduces it to a block that refuses all queries.
@@ -87,7 +90,7 @@ fn line(first: &Token, others: &[Token]) -> Span {
 }
 
 /// A Corefile and everything it imports.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Corefile {
     /// The texts of all files.
     pub source: Source,

@@ -149,14 +149,19 @@ impl Node {
 
 /// Appends a comment, wrapped.
 pub(crate) fn write_comment(indent: &str, text: &str, out: &mut String) {
+    let replaced = |character| match is_special(character) {
+        true => char::REPLACEMENT_CHARACTER,
+        false => character,
+    };
     let mut line = String::new();
     for word in text.split_whitespace() {
+        let word: String = word.chars().map(replaced).collect();
         if !line.is_empty() && indent.len() + line.len() + word.len() > WIDTH {
             out.push_str(&format!("{indent}//{line}\n"));
             line.clear();
         }
         line.push(' ');
-        line.push_str(word);
+        line.push_str(&word);
     }
     out.push_str(&format!("{indent}//{line}\n"));
 }
@@ -170,11 +175,7 @@ pub fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // Characters that KDL forbids in a string or treats as line breaks.
-            _ if character.is_control()
-                || ('\u{2028}'..='\u{202e}').contains(&character)
-                || character == '\u{feff}' =>
-            {
+            _ if is_special(character) => {
                 quoted.push_str(&format!("\\u{{{:x}}}", u32::from(character)));
             }
             _ => quoted.push(character),
@@ -182,4 +183,11 @@ pub fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Whether KDL forbids a character in strings and comments, or treats it as a line break.
+fn is_special(character: char) -> bool {
+    let moves_text =
+        matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || moves_text || character == '\u{feff}'
 }

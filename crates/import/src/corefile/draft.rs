@@ -19,6 +19,8 @@ pub struct Draft {
     pub folder: PathBuf,
     /// Where relative paths start in a block with `root`.
     pub root: PathBuf,
+    /// The files that are left out until they appear; `None`: one that is not there is a mistake.
+    pub awaited: Option<Vec<PathBuf>>,
 }
 
 impl Draft {

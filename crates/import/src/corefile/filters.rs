@@ -212,11 +212,14 @@ fn log(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
 const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
 const COMBINED: &str = "{remote}:{port} - {>id} {>opcode} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
 
+/// The default file of `hosts`.
+const HOSTS: &str = "/etc/hosts";
+
 /// `hosts [FILE [ZONES…]]`
 fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     let mut config = Vec::new();
-    let path = draft.path(plugin.arguments.first().map_or("/etc/hosts", |word| &word.text));
-    let is_there = Path::new(&path).exists();
+    let path = draft.path(plugin.arguments.first().map_or(HOSTS, |word| &word.text));
+    let is_there = Path::new(&path).is_file();
     if is_there {
         config.push(Node::new("file").raw(&format!("(file){}", quoted(&path))));
     }
@@ -239,15 +242,44 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             }
         }
     }
-    // An empty table that leaves everything to other stages.
-    if !is_there && on.is_empty() && through {
-        return None;
+    let mut listed = listed(on);
+    if !is_there {
+        without_file(draft, plugin, &path, &mut listed);
+        // An empty table that leaves everything to other stages.
+        if listed.is_empty() && through {
+            return None;
+        }
     }
-    config.extend(listed(on));
+    config.extend(listed);
     if !through {
         config.push(Node::new("unlisted").text("servfail"));
     }
     Some(draft.filters.stage("hosts", "hosts", config))
+}
+
+/// Says that the file of a `hosts` is left out, since it is not there. CoreDNS reads it when it appears, and
+/// has the names in the Corefile meanwhile.
+fn without_file(draft: &mut Draft, plugin: &Plugin, path: &str, listed: &mut [Node]) {
+    if let Some(awaited) = &mut draft.awaited {
+        if !awaited.iter().any(|known| known == Path::new(path)) {
+            awaited.push(path.into());
+        }
+        return;
+    }
+    let Some(first) = listed.first_mut() else {
+        let word = plugin.arguments.first();
+        let span = word.map_or(plugin.span(), |word| word.span);
+        let problem = format!("there is no file {}", word.map_or(HOSTS, |word| &word.text));
+        let help =
+            "copy it from where CoreDNS has it, or create an empty one: dnsweir needs it at each start";
+        return draft.mistake(span, problem, help);
+    };
+    let left_out = format!(
+        "There was no file {path} when this was imported, and dnsweir does not start without it. Where it is, \
+         write here: file (file){}",
+        quoted(path)
+    );
+    *first = std::mem::take(first).comment(left_out);
 }
 
 /// `local`: `localhost` and names that end or start with it, and the reverse zones of loopback, the null

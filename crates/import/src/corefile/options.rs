@@ -22,4 +22,7 @@ pub struct Options {
     pub addresses_of: Option<fn(&str) -> Vec<IpAddr>>,
     /// Blocks that cannot be translated refuse all queries; the others are translated.
     pub partly: bool,
+    /// A file of `hosts` that is not there is left out until it appears, as in CoreDNS; otherwise, it is a
+    /// mistake.
+    pub awaits_files: bool,
 }

@@ -1,10 +1,12 @@
-//! Determines which block answers which names on which addresses. Blocks are grouped by the addresses they
-//! bind to, and split where a plugin applies to only some of the names.
+//! Determines which block answers which names on which addresses, and to whom. Blocks are grouped by the
+//! addresses they bind to, and split where a plugin applies to only some of the names.
+//!
+//! As in CoreDNS, among the blocks for a client, the one with the longest zone answers.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::config::{Diagnostic, Encryption, Span};
+use crate::config::{Diagnostic, Encryption, Network, Span};
 
 use super::blocks::{Block, Plugin};
 use super::key::{self, Key};
@@ -145,49 +147,123 @@ impl Site<'_> {
             (one, both) => one == both,
         }
     }
+
+    /// The closest of its zones that contains a name.
+    fn above(&self, name: &str) -> Option<&str> {
+        let zones = self.zones.iter().map(|(zone, _)| zone.as_str());
+        zones
+            .filter(|zone| is_in(name, zone))
+            .max_by_key(|zone| zone.len())
+    }
+
+    /// The networks of its clients that ask it for a name on a listener, since no site with a closer zone is
+    /// for all of them; if empty, all clients. `None`: nobody does.
+    fn askers(&self, name: &str, listener: &SocketAddr, all: &[Site<'_>]) -> Option<Vec<String>> {
+        let above = self.above(name)?;
+        let is_closer = |other: &&Site<'_>| {
+            let zone = other.above(name).filter(|zone| zone.len() > above.len());
+            zone.is_some() && other.listeners.contains(listener)
+        };
+        let closer: Vec<&Site<'_>> = all.iter().filter(is_closer).collect();
+        if self.clients.is_empty() {
+            return closer
+                .iter()
+                .all(|other| !other.clients.is_empty())
+                .then(Vec::new);
+        }
+        let mut left = self.clients.clone();
+        left.retain(|network| !closer.iter().any(|other| include(&other.clients, network)));
+        (!left.is_empty()).then_some(left)
+    }
 }
 
 /// A zone, and the addresses on which it is answered.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Cut {
     pub zone: String,
     pub listeners: BTreeSet<SocketAddr>,
+    /// The networks of its clients; if empty, all.
+    pub clients: Vec<String>,
 }
 
-/// The zones of a site: its own, and those below that a plugin treats differently and no other site serves.
-pub fn cuts(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
-    let own = site.zones.iter().map(|(zone, _)| zone.clone());
-    let mut cuts: Vec<Cut> = own
-        .map(|zone| Cut {
-            zone,
+/// The zones of each site: its own, those below that a plugin treats differently and no other site serves, and
+/// those below that another site has for clients of this one: without a zone there, they would get that one.
+pub fn cuts(sites: &[Site<'_>]) -> Vec<Vec<Cut>> {
+    let apart: Vec<Vec<Cut>> = sites.iter().map(|site| told_apart(site, sites)).collect();
+    let own = |site: &Site<'_>| {
+        let cut = |(zone, _): &(String, Span)| Cut {
+            zone: zone.clone(),
             listeners: site.listeners.clone(),
-        })
-        .collect();
-    let told_apart: BTreeSet<String> = site.block.plugins.iter().flat_map(scopes).collect();
-    for zone in told_apart {
-        let Some(above) = closest(&zone, site.zones.iter().map(|(zone, _)| zone.as_str())) else {
-            continue;
+            clients: site.clients.clone(),
         };
-        let taken = |listener: &SocketAddr| {
-            let others = all.iter().filter(|other| other.listeners.contains(listener));
-            let zones = others
-                .flat_map(|other| &other.zones)
-                .map(|(zone, _)| zone.as_str());
-            closest(&zone, zones) != Some(above)
+        site.zones.iter().map(cut).collect::<Vec<_>>()
+    };
+    let all = sites.iter().zip(&apart);
+    all.map(|(site, cuts)| [own(site), cuts.clone(), beside(site, cuts, &apart, sites)].concat())
+        .collect()
+}
+
+/// The zones below a site's own that its plugins treat differently.
+fn told_apart(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
+    let names: BTreeSet<String> = site.block.plugins.iter().flat_map(scopes).collect();
+    let cuts = |name: &String| below(site, name, |listener| site.askers(name, listener, all));
+    names.iter().flat_map(cuts).collect()
+}
+
+/// The zones below a site's own that it has only because another site tells them apart, for clients that
+/// include some of its own.
+fn beside(site: &Site<'_>, own: &[Cut], apart: &[Vec<Cut>], all: &[Site<'_>]) -> Vec<Cut> {
+    // If all may ask both, one of them has the closer zone.
+    if site.clients.is_empty() {
+        return Vec::new();
+    }
+    let is_new = |cut: &&Cut| own.iter().all(|own| own.zone != cut.zone);
+    let others: Vec<&Cut> = apart.iter().flatten().filter(is_new).collect();
+    let names: BTreeSet<&str> = others.iter().map(|cut| cut.zone.as_str()).collect();
+    let cuts = |name: &str| {
+        let askers = |listener: &SocketAddr| {
+            let is_here = |cut: &&&Cut| cut.zone == name && cut.listeners.contains(listener);
+            let here: Vec<&&Cut> = others.iter().filter(is_here).collect();
+            let mut askers = site.askers(name, listener, all)?;
+            askers.retain(|network| here.iter().any(|cut| include(&cut.clients, network)));
+            (!askers.is_empty()).then_some(askers)
         };
-        let listeners: BTreeSet<_> = site.listeners.iter().filter(|it| !taken(it)).copied().collect();
-        if above != zone && !listeners.is_empty() {
-            cuts.push(Cut { zone, listeners });
+        below(site, name, askers)
+    };
+    names.into_iter().flat_map(cuts).collect()
+}
+
+/// The zones of a site at a name below its own: one for the listeners on which the same clients ask for it.
+fn below(site: &Site<'_>, name: &str, askers: impl Fn(&SocketAddr) -> Option<Vec<String>>) -> Vec<Cut> {
+    let mut cuts: Vec<Cut> = Vec::new();
+    if site.above(name).is_none_or(|above| above == name) {
+        return cuts;
+    }
+    for listener in &site.listeners {
+        let Some(clients) = askers(listener) else { continue };
+        match cuts.iter_mut().find(|cut| cut.clients == clients) {
+            Some(cut) => cut.listeners.extend([*listener]),
+            None => cuts.push(Cut {
+                zone: name.to_owned(),
+                listeners: BTreeSet::from([*listener]),
+                clients,
+            }),
         }
     }
     cuts
 }
 
-/// The longest of `zones` that contains a name.
-fn closest<'z>(name: &str, zones: impl Iterator<Item = &'z str>) -> Option<&'z str> {
-    zones
-        .filter(|zone| is_in(name, zone))
-        .max_by_key(|zone| zone.len())
+/// Whether clients include a whole network; no networks at all are all clients.
+fn include(clients: &[String], network: &str) -> bool {
+    let read = |text: &str| {
+        let (address, length) = text.split_once('/')?;
+        Network::of(address.parse().ok()?, length.parse().ok()?)
+    };
+    let covers = |wide: &String| match (read(wide), read(network)) {
+        (Some(wide), Some(network)) => wide.covers(&network),
+        _ => wide == network,
+    };
+    clients.is_empty() || clients.iter().any(covers)
 }
 
 /// Whether a name is in a zone: its apex, or below it.
@@ -286,13 +362,31 @@ mod tests {
         if !mistakes.is_empty() {
             return Err(mistakes.into_iter().map(|mistake| mistake.message).collect());
         }
-        let cuts = sites.iter().flat_map(|site| cuts(site, &sites));
+        let cuts = cuts(&sites).into_iter().flatten();
         Ok(cuts
             .map(|cut| {
                 let listeners: Vec<String> = cut.listeners.iter().map(ToString::to_string).collect();
-                format!("{} @ {}", cut.zone, listeners.join(" "))
+                let from = cut.clients.iter().map(|network| format!(" from {network}"));
+                format!("{} @ {}", cut.zone, listeners.join(" ")) + &from.collect::<String>()
             })
             .collect())
+    }
+
+    /// A block on 127.0.0.1 for these clients.
+    fn block(zones: &str, clients: &[&str], forwards: &[&str]) -> String {
+        let networks: Vec<String> = clients
+            .iter()
+            .map(|network| format!("incidr(client_ip(), '{network}')"))
+            .collect();
+        let view = match networks.is_empty() {
+            true => String::new(),
+            false => format!(" view v {{\n expr {}\n }}\n", networks.join(" || ")),
+        };
+        let forwards: String = forwards
+            .iter()
+            .map(|zone| format!(" forward {zone} 192.0.2.1\n"))
+            .collect();
+        format!("{zones} {{\n bind 127.0.0.1\n{view}{forwards}}}\n")
     }
 
     #[test]
@@ -334,6 +428,101 @@ mod tests {
                 "d.c.example.",
                 "b.org.",
                 "x.example."
+            ]
+        );
+    }
+
+    /// What `shown` says of blocks on 127.0.0.1, without the address.
+    fn for_clients(blocks: &[String]) -> Vec<String> {
+        let found = shown(&blocks.concat()).unwrap();
+        found
+            .iter()
+            .map(|cut| cut.replace(" @ 127.0.0.1:53", ""))
+            .collect()
+    }
+
+    /// A closer zone that is for some clients leaves the others to the block above it.
+    #[test]
+    fn a_closer_zone_takes_only_its_own_clients() {
+        let above = block(".", &[], &["b.example", "x.b.example", "."]);
+        assert_eq!(
+            for_clients(&[block("b.example", &["10.0.0.0/8"], &["."]), above]),
+            [
+                "b.example. from 10.0.0.0/8",
+                "x.b.example. from 10.0.0.0/8",
+                ".",
+                "b.example.",
+                "x.b.example."
+            ]
+        );
+        // Whoever is in a network of the closer zone never asks the block above for its names.
+        let above = block(".", &["10.1.0.0/16", "192.168.0.0/16"], &["b.example", "."]);
+        assert_eq!(
+            for_clients(&[block("b.example", &["10.0.0.0/8"], &["."]), above]),
+            [
+                "b.example. from 10.0.0.0/8",
+                ". from 10.1.0.0/16 from 192.168.0.0/16",
+                "b.example. from 192.168.0.0/16"
+            ]
+        );
+        let above = block(".", &["10.0.0.0/8"], &["b.example", "."]);
+        assert_eq!(
+            for_clients(&[block("b.example", &["10.1.0.0/16"], &["."]), above]),
+            [
+                "b.example. from 10.1.0.0/16",
+                ". from 10.0.0.0/8",
+                "b.example. from 10.0.0.0/8"
+            ]
+        );
+        let all = block("b.example", &[], &["."]);
+        let above = block(".", &["10.0.0.0/8"], &["x.b.example", "."]);
+        assert_eq!(for_clients(&[all, above]), ["b.example.", ". from 10.0.0.0/8"]);
+    }
+
+    /// Where one block has a zone of its own for a name, so has each block for fewer clients.
+    #[test]
+    fn each_audience_has_its_zone_where_another_is_told_apart() {
+        let wide = |clients: &[&str]| block(".", clients, &["corp.example", "."]);
+        let narrow = || block(".", &["10.1.0.0/16", "172.16.0.0/12"], &["."]);
+        assert_eq!(
+            for_clients(&[narrow(), wide(&["10.0.0.0/8"])]),
+            [
+                ". from 10.1.0.0/16 from 172.16.0.0/12",
+                "corp.example. from 10.1.0.0/16",
+                ". from 10.0.0.0/8",
+                "corp.example. from 10.0.0.0/8"
+            ]
+        );
+        assert_eq!(
+            for_clients(&[narrow(), wide(&[])]),
+            [
+                ". from 10.1.0.0/16 from 172.16.0.0/12",
+                "corp.example. from 10.1.0.0/16 from 172.16.0.0/12",
+                ".",
+                "corp.example."
+            ]
+        );
+        // Others never get the zone of a narrower block, nor one of another address.
+        assert_eq!(
+            for_clients(&[
+                block(".", &["10.1.0.0/16"], &["corp.example", "."]),
+                block(".", &["10.0.0.0/8"], &["."]),
+                block(".", &["192.168.0.0/16"], &["."]),
+            ]),
+            [
+                ". from 10.1.0.0/16",
+                "corp.example. from 10.1.0.0/16",
+                ". from 10.0.0.0/8",
+                ". from 192.168.0.0/16"
+            ]
+        );
+        let elsewhere = wide(&[]).replace("127.0.0.1", "127.0.0.2");
+        assert_eq!(
+            for_clients(&[narrow(), elsewhere]),
+            [
+                ". from 10.1.0.0/16 from 172.16.0.0/12",
+                ". @ 127.0.0.2:53",
+                "corp.example. @ 127.0.0.2:53"
             ]
         );
     }

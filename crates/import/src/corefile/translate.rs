@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{Diagnostic, Encryption, Span};
@@ -81,16 +82,20 @@ struct Zone {
     comments: Vec<String>,
 }
 
-/// Writes a configuration.
+/// Writes a configuration; also returns the files that it lacks until they appear.
 ///
 /// # Errors
 /// Everything that cannot be translated.
-pub fn translate(corefile: &Corefile, options: &Options) -> Result<Document, Vec<Diagnostic>> {
+pub fn translate(
+    corefile: &Corefile,
+    options: &Options,
+) -> Result<(Document, Vec<PathBuf>), Vec<Diagnostic>> {
     let mut server = Server {
         node: options.node.clone(),
         ..Server::default()
     };
     server.draft.folder = options.folder.clone();
+    server.draft.awaited = options.awaits_files.then(Vec::new);
     if let Some(admin) = &options.admin {
         server.admin(admin, Span::default());
     }
@@ -110,24 +115,37 @@ pub fn translate(corefile: &Corefile, options: &Options) -> Result<Document, Vec
     server.take_in_schemes(&sites);
     let order = if options.cache_first { CACHE_FIRST } else { ORDER };
     let mut zones: Vec<Zone> = Vec::new();
-    for site in &sites {
-        for cut in sites::cuts(site, &sites) {
+    for (site, cuts) in sites.iter().zip(sites::cuts(&sites)) {
+        for cut in cuts {
             let zone = server.zone(site, cut, order);
-            let same = |known: &&mut Zone| {
-                let bare = |zone: &Zone| zone.stages.iter().map(Node::bare).collect::<Vec<_>>();
-                known.listeners == zone.listeners
-                    && known.clients == zone.clients
-                    && bare(known) == bare(&zone)
-            };
-            match zones.iter_mut().find(same) {
-                Some(known) => known.names.extend(zone.names),
-                None => zones.push(zone),
-            }
+            add(&mut zones, zone);
         }
     }
-    match server.draft.mistakes.is_empty() {
-        true => Ok(server.write(&zones, options)),
-        false => Err(server.draft.mistakes),
+    if server.draft.mistakes.is_empty() {
+        let document = server.write(&zones, options);
+        return Ok((document, server.draft.awaited.unwrap_or_default()));
+    }
+    // A plugin is read for each zone of its block.
+    let mut known = BTreeSet::new();
+    let mut mistakes = server.draft.mistakes;
+    mistakes.retain(|mistake| known.insert((mistake.span, mistake.message.clone())));
+    Err(mistakes)
+}
+
+/// Adds a zone, or its names and comments to one with the same stages.
+fn add(zones: &mut Vec<Zone>, zone: Zone) {
+    let same = |known: &&mut Zone| {
+        let bare = |zone: &Zone| zone.stages.iter().map(Node::bare).collect::<Vec<_>>();
+        known.listeners == zone.listeners && known.clients == zone.clients && bare(known) == bare(&zone)
+    };
+    let Some(known) = zones.iter_mut().find(same) else {
+        return zones.push(zone);
+    };
+    known.names.extend(zone.names);
+    for comment in zone.comments {
+        if !known.comments.contains(&comment) {
+            known.comments.push(comment);
+        }
     }
 }
 
@@ -296,11 +314,9 @@ impl Server {
                 .draft
                 .mistake(span, problem, "write it like 127.0.0.1:9253 or :9253");
         };
+        // Wildcards are of both families here.
         let covers = |wide: &SocketAddr, address: &SocketAddr| {
-            wide == address
-                || wide.ip().is_unspecified()
-                    && wide.port() == address.port()
-                    && wide.is_ipv4() == address.is_ipv4()
+            wide == address || wide.ip().is_unspecified() && wide.port() == address.port()
         };
         if !self.admin.iter().any(|known| covers(known, &address)) {
             self.admin.retain(|known| !covers(&address, known));
@@ -352,16 +368,15 @@ impl Server {
         let plugins = &site.block.plugins;
         for name in kubernetes::order(&order, plugins, &cut.zone) {
             let here = |plugin: &&Plugin| plugin.name.text == name && sites::is_for(plugin, &cut.zone);
-            if let Some(plugin) = plugins.iter().find(here) {
+            let first = plugins.iter().find(here);
+            if let Some(plugin) = first {
                 self.draft.filters.origin = plugin.span();
             }
             match name {
-                "cache" => stages.extend(
-                    plugins
-                        .iter()
-                        .find(here)
-                        .and_then(|plugin| forward::cache(&mut self.draft, plugin, &cut.zone)),
-                ),
+                "cache" => {
+                    stages
+                        .extend(first.and_then(|plugin| forward::cache(&mut self.draft, plugin, &cut.zone)));
+                }
                 "forward" => {
                     let any = plugins.iter().any(|plugin| plugin.name.text == "any");
                     let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
@@ -383,7 +398,9 @@ impl Server {
                     stages.extend(self.filter_of_all(name, &all, &cut.zone));
                 }
                 _ => {
-                    for plugin in plugins.iter().filter(here) {
+                    // Of several `log` lines, CoreDNS uses the first that is for the name.
+                    let most = if name == "log" { 1 } else { usize::MAX };
+                    for plugin in plugins.iter().filter(here).take(most) {
                         let stage = filters::stage(&mut self.draft, plugin, &cut.zone);
                         let new =
                             stage.filter(|stage| stages.iter().all(|known| known.bare() != stage.bare()));
@@ -403,7 +420,7 @@ impl Server {
         Zone {
             names: vec![cut.zone],
             listeners: cut.listeners,
-            clients: site.clients.clone(),
+            clients: cut.clients,
             stages,
             comments,
         }

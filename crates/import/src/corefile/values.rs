@@ -51,16 +51,20 @@ pub fn network(text: &str) -> String {
     read().unwrap_or_else(|| text.to_owned())
 }
 
-/// Parses the address of an HTTP server: `:9253`, `localhost:9153`, `169.254.20.10:8080`.
+/// Parses the address of an HTTP server: `:9253`, `localhost:9153`, `169.254.20.10:8080`. In Go, wildcards of
+/// either family stand for both, as `[::]` in `admin`.
 pub fn server(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let ip: IpAddr = match host {
-        "" => [0, 0, 0, 0].into(),
-        "localhost" => [127, 0, 0, 1].into(),
+        "" => Ipv6Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
         _ => host.trim_start_matches('[').trim_end_matches(']').parse().ok()?,
     };
-    Some(SocketAddr::new(ip, port))
+    match ip.is_unspecified() {
+        true => Some(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)),
+        false => Some(SocketAddr::new(ip, port)),
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +109,9 @@ mod tests {
     #[test]
     fn servers_are_addresses_with_ports() {
         for (text, address) in [
-            (":9253", "0.0.0.0:9253"),
+            (":9253", "[::]:9253"),
+            ("0.0.0.0:9253", "[::]:9253"),
+            ("[::]:9253", "[::]:9253"),
             ("localhost:9153", "127.0.0.1:9153"),
             ("[::1]:80", "[::1]:80"),
             ("169.254.20.10:8080", "169.254.20.10:8080"),

@@ -91,6 +91,22 @@ impl Options {
     /// # Errors
     /// Mistakes in the template, the resulting Corefile, or the config map.
     pub fn load(&self, builtins: Builtins<'_>, start: bool) -> Result<Config, Report> {
+        let files = self.files();
+        let mut config = self
+            .read(builtins, start)
+            .map_err(|report| report.with_files(&files))?;
+        config.files.extend(files);
+        Ok(config)
+    }
+
+    /// The template and the files of the config map.
+    fn files(&self) -> Vec<PathBuf> {
+        let folder = self.config_map_folder();
+        let of_map = config_map::FILES.map(|file| folder.join(file));
+        [self.template.clone()].into_iter().chain(of_map).collect()
+    }
+
+    fn read(&self, builtins: Builtins<'_>, start: bool) -> Result<Config, Report> {
         let folder = self.config_map_folder();
         let config_map = match ConfigMap::read(folder) {
             Ok(config_map) => config_map,
@@ -129,17 +145,17 @@ impl Options {
                 node: self.node(),
                 admin: Some(self.metrics.clone()),
                 folder: std::env::current_dir().unwrap_or(PathBuf::from("/")),
+                awaits_files: true,
                 ..corefile::Options::default()
             },
         )?;
         let name = format!("{}, as a configuration", self.template.display());
         let parsed = config::parse(&name, &translated.text, Path::new("/"), builtins);
-        let mut config = parsed.map_err(|report| translated.retold(&report))?;
-        config.files.push(self.template.clone());
+        let mut config = parsed.map_err(|report| {
+            let retold = translated.retold(&report);
+            retold.with_files(report.files()).with_files(&translated.files)
+        })?;
         config.files.extend(translated.files);
-        config
-            .files
-            .extend(config_map::FILES.map(|file| folder.join(file)));
         Ok(config)
     }
 
