@@ -91,6 +91,47 @@ fn an_address_is_listened_on_when_it_comes() {
 }
 
 #[test]
+fn an_admin_address_that_is_not_there_is_named() {
+    let text = "admin \"$ADMIN\" \"192.0.2.77\"\nzone \".\" { forward \"127.0.0.1:9\" }";
+    let proxy = Proxy::start(text);
+    let note = "admin 192.0.2.77:9253: no link of this machine has the address yet";
+    let notes = notes(&proxy);
+    assert!(notes.iter().any(|known| known == note), "{notes:#?}");
+}
+
+/// With `skip-teardown`, the address outlasts its process, and the next one if that cannot start.
+#[test]
+fn an_address_that_is_to_stay_survives_a_start_that_fails() {
+    if !needs(&["root", "ip", "nsenter"]) {
+        return;
+    }
+    let network = Namespace::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let start = |admin: &str| {
+        let text = format!(
+            "listen \"169.254.20.10\"\nadmin \"{admin}\"\n\
+             node {{ interface \"dw0\"; skip-teardown; self-test #false }}\n\
+             zone \".\" {{ forward \"192.0.2.53\" }}\n"
+        );
+        fs::write(&file, text).expect("a configuration file");
+        Process::start(proxy::command_in(&network).arg("run").arg("--config").arg(&file))
+    };
+    let is_there = || {
+        let shown = network.tool("ip").args(["addr", "show"]).output().expect("ip");
+        String::from_utf8_lossy(&shown.stdout).contains("169.254.20.10")
+    };
+    let mut first = start("127.0.0.1");
+    first.logged("answering queries");
+    first.signal("TERM");
+    assert!(first.ended().success() && is_there());
+    let mut second = start("192.0.2.77");
+    assert_eq!(second.ended().code(), Some(71));
+    second.logged("cannot serve admin on 192.0.2.77:9253");
+    assert!(is_there());
+}
+
+#[test]
 fn servers_of_a_resolv_conf_are_used_as_far_as_they_can_be() {
     let Some(upstream) = name_server() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");

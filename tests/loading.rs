@@ -372,3 +372,27 @@ fn a_start_that_waits_ends_when_it_is_told_to() {
     proxy.process.signal("TERM");
     assert!(proxy.process.ended().success());
 }
+
+/// The correction may be in any file, also where only a filter finds the mistake.
+#[test]
+fn a_start_that_waits_takes_a_correction_of_any_file() {
+    let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("filter.kdl");
+    let write = |config: &str| {
+        let text = format!("filter \"f\" {{ module \"builtin:hosts\"; config {{ {config} }} }}");
+        fs::write(&file, text).expect("a file");
+    };
+    write("host");
+    let zone = format!("zone \".\" {{ use \"f\"; {} }}", forward_once(upstream.address));
+    let mut waiting = Proxy::launch(&format!("include {file:?}\n{zone}"), &["--wait"]);
+    until("the mistake to be reported", || {
+        proxy::try_get(waiting.admin, "/ready").is_some_and(|(_, said)| said.starts_with("waiting"))
+    });
+    write("host \"own.test\" \"192.0.2.7\"");
+    waiting.await_ready();
+    assert_eq!(
+        waiting.query("own.test", "A").answers(),
+        ["own.test. A 192.0.2.7"]
+    );
+}

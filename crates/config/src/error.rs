@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use miette::{
@@ -215,6 +216,9 @@ pub struct Diagnostic {
     pub help: String,
     /// A related place and its label, such as the first of two duplicates.
     pub other: Option<(Span, String)>,
+    /// Whether it is in a file that other programs write for this machine, such as a resolv.conf: on another
+    /// machine, there may be none.
+    pub local: bool,
 }
 
 impl Diagnostic {
@@ -226,6 +230,7 @@ impl Diagnostic {
             label: String::new(),
             help: String::new(),
             other: None,
+            local: false,
         }
     }
 
@@ -241,6 +246,12 @@ impl Diagnostic {
         self
     }
 
+    /// Marks it as in a file of this machine.
+    pub(crate) fn local(mut self) -> Diagnostic {
+        self.local = true;
+        self
+    }
+
     /// Sets a second place to point at.
     pub fn other(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.other = Some((span, label.into()));
@@ -253,6 +264,7 @@ impl Diagnostic {
 pub struct Report {
     source: Source,
     diagnostics: Vec<Diagnostic>,
+    files: Vec<PathBuf>,
 }
 
 impl Report {
@@ -266,7 +278,23 @@ impl Report {
             ));
         }
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
-        Report { source, diagnostics }
+        Report {
+            source,
+            diagnostics,
+            files: Vec::new(),
+        }
+    }
+
+    /// Adds files that were read, or could not be.
+    pub fn with_files(mut self, files: &[PathBuf]) -> Report {
+        self.files.extend_from_slice(files);
+        self
+    }
+
+    /// The files that the configuration depends on, as far as it was read: one of them has to be corrected.
+    /// Mistakes that are only found after that come without them.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// The text that the mistakes are in.
@@ -374,6 +402,7 @@ fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
         label: clean(&diagnostic.label),
         help,
         other: other.map(|(span, label)| (span, clean(label))),
+        local: diagnostic.local,
     }
 }
 

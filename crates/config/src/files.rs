@@ -115,8 +115,8 @@ impl Met {
     }
 
     /// All of them, in the order in which they were added.
-    pub(super) fn into_order(self) -> Vec<PathBuf> {
-        self.order
+    pub(super) fn order(&self) -> &[PathBuf] {
+        &self.order
     }
 }
 
@@ -190,7 +190,55 @@ fn regular(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::super::load;
     use super::super::tests::parse_in;
+
+    /// The mistakes may be in any of them, or be that one is not there yet.
+    #[test]
+    fn the_files_of_an_invalid_configuration_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("conf.d")).unwrap();
+        fs::write(at("more"), "nonsense\n").unwrap();
+        fs::write(at("zone"), "@ 60 SOA ns admin 1 2 3 4 5\n$INCLUDE more\n").unwrap();
+        let whole = |first: &str, stages: &str| {
+            format!("{first}\ninclude \"conf.d\"\nzone \"example\" {{ {stages} }}")
+        };
+        let listen = "listen \"127.0.0.1\"";
+        for (main, included, named) in [
+            ("zone \"".to_owned(), "", ""),
+            (
+                "include \"conf.d\"".to_owned(),
+                "a {\n  b \"\n",
+                "conf.d conf.d/a.kdl",
+            ),
+            (
+                whole("", "forwrad \"192.0.2.1\""),
+                "forwrad",
+                "conf.d conf.d/a.kdl",
+            ),
+            (
+                whole(&format!("{listen}; filters \"modules\""), "use \"f\""),
+                "",
+                "conf.d/a.kdl modules/f.wasm",
+            ),
+            (
+                whole(listen, "file \"zone\""),
+                "filter \"g\" { module \"g.wasm\" }",
+                "conf.d/a.kdl zone more g.wasm",
+            ),
+        ] {
+            fs::write(at("main.kdl"), main).unwrap();
+            fs::write(at("conf.d/a.kdl"), included).unwrap();
+            let report = load(&at("main.kdl"), &[]).unwrap_err();
+            for name in ["main.kdl"].into_iter().chain(named.split_whitespace()) {
+                let known = report.files();
+                assert!(known.contains(&at(name)), "{name}: {known:?}\n{report}");
+            }
+        }
+    }
 
     #[test]
     fn urls_and_folders_are_told_from_files() {

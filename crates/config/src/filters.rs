@@ -73,8 +73,12 @@ impl<'a> Filters<'a> {
     /// `filters` folder. If the module is missing, so is the filter; the zone reports that.
     pub(crate) fn decode_used(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, name: &KdlEntry) {
         let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
-        let path = self.module_of(name).filter(|path| path.is_file());
-        if path.is_none() || self.known.iter().any(known) {
+        if self.known.iter().any(known) {
+            return;
+        }
+        let Some(path) = self.module_of(name) else { return };
+        files.note(&path);
+        if !path.is_file() {
             return;
         }
         let mut node = KdlNode::new("filter");

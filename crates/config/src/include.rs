@@ -51,15 +51,18 @@ pub(super) fn document<T>(
         mistakes: Mistakes::default(),
     };
     let outside = std::mem::replace(&mut parsed, KdlDocument::new());
-    *parsed.nodes_mut() = whole.expanded(folder, &mut Vec::new(), outside)?;
+    let expanded = whole.expanded(folder, &mut Vec::new(), outside);
+    *parsed.nodes_mut() = expanded.map_err(|report| report.with_files(&whole.files))?;
     let Whole {
         source,
         files,
         mistakes,
     } = whole;
-    finish(&source, parsed, mistakes, |mistakes, nodes| {
-        decode(mistakes, &source, files, nodes)
-    })
+    let included = files.clone();
+    let decoded = finish(&source, parsed, mistakes, |mistakes, nodes| {
+        decode(mistakes, &source, included, nodes)
+    });
+    decoded.map_err(|report| report.with_files(&files))
 }
 
 impl Whole {

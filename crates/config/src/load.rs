@@ -32,8 +32,8 @@ pub const WAITING_QUERIES: usize = 8192;
 /// # Errors
 /// Every mistake in it, or that the file cannot be read.
 pub fn load(path: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
-    let source = read_source(path)?;
-    let mut config = decode_source(&source, folder(path), builtins)?;
+    let loaded = read_source(path).and_then(|source| decode_source(&source, folder(path), builtins));
+    let mut config = loaded.map_err(|report| report.with_files(&[path.to_owned()]))?;
     config.files.insert(0, path.to_owned());
     Ok(config)
 }
@@ -47,13 +47,15 @@ pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> R
 }
 
 fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
-    let decoded = include::document(source, folder, |mistakes, source, files, nodes| {
-        let mut config = decode(mistakes, source, nodes, folder, builtins)?;
-        config.files.splice(0..0, files);
+    let mut files = Files::new(folder);
+    let decoded = include::document(source, folder, |mistakes, source, included, nodes| {
+        let mut config = decode(mistakes, source, nodes, &mut files, builtins)?;
+        config.files.splice(0..0, included);
         Some(config)
     });
     // `None` only if there are other mistakes.
-    decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
+    let config = decoded.and_then(|decoded| decoded.ok_or_else(|| Report::new(source.clone(), Vec::new())));
+    config.map_err(|report| report.with_files(files.met.order()))
 }
 
 /// The folder at which relative paths in a file start.
@@ -137,22 +139,22 @@ fn decode(
     mistakes: &mut Mistakes,
     source: &Source,
     nodes: &[KdlNode],
-    folder: &Path,
+    files: &mut Files<'_>,
     builtins: Builtins<'_>,
 ) -> Option<Config> {
+    let folder = files.folder;
     mistakes.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
     let mut config = (FILE.fields)(mistakes, &KdlNode::new("file"), nodes);
     check_presence(mistakes, nodes);
-    let mut files = Files::new(folder);
-    let (listen, listeners) = decode_listen(mistakes, &mut files, nodes).unzip();
+    let (listen, listeners) = decode_listen(mistakes, files, nodes).unzip();
     let listeners = listeners.unwrap_or_default();
     config.node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
 
-    config.signatures = signatures::decode(mistakes, &mut files, nodes);
+    config.signatures = signatures::decode(mistakes, files, nodes);
     config.filters_folder = config.filters_folder.map(|path| folder.join(path));
     let filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
-    let mut filters = decode_filters(mistakes, &mut files, nodes, filters);
-    let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
+    let mut filters = decode_filters(mistakes, files, nodes, filters);
+    let tsig = tsig::decode(mistakes, files, named_nodes(nodes, "tsig"));
     let mut in_files = Vec::new();
     // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
     let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
@@ -182,7 +184,7 @@ fn decode(
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
     config.registries = registries::decode(mistakes, folder, nodes);
     config.pods = pods::decode(mistakes, folder, nodes);
-    config.files = files.met.into_order();
+    config.files = files.met.order().to_vec();
     config.interfaces = interfaces(nodes, in_files);
     config.source = source.clone();
     config.listen = listen?;

@@ -253,12 +253,14 @@ impl Plan {
 }
 
 /// Returns whether the plan covers a listener. Loopback addresses exist without us and no other program has
-/// their packets tracked; a wildcard names no address. In IPVS clusters the cluster's DNS address is on
+/// their packets tracked; a wildcard names no address. A link-local IPv6 address belongs to the link that its
+/// listener names, which no rule could tell from others. In IPVS clusters the cluster's DNS address is on
 /// kube-proxy's own link, whoever listens there.
 fn concerns(node: &Node, listener: SocketAddr) -> bool {
     let ip = listener.ip();
     let taken = node.mode == NodeMode::LinkLocal && node.cluster_dns.contains(&ip);
-    !ip.is_loopback() && !ip.is_unspecified() && !taken
+    let of_a_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    !ip.is_loopback() && !ip.is_unspecified() && !of_a_link && !taken
 }
 
 /// The cluster DNS address of the listener's family.

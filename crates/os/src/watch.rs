@@ -8,7 +8,7 @@
 //! A file is read when it is complete: moved into place, or closed by its writer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
@@ -82,26 +82,27 @@ impl Changes {
         read: impl Fn() -> Result<T, E>,
         files: impl Fn(&T) -> &[PathBuf],
     ) -> Result<T, E> {
-        let mut before = read()?;
         loop {
-            self.watch(files(&before));
             let now = read()?;
-            if files(&now) == files(&before) {
+            if !self.watch(files(&now)) {
                 return Ok(now);
             }
-            before = now;
         }
     }
 
     /// Watches these files from now on. The contents of new files count as known; known files keep their
-    /// hashes from before they were read, so that changes since then are reported.
-    pub fn watch(&mut self, files: &[PathBuf]) {
+    /// hashes from before they were read, so that changes since then are reported. Returns whether there are
+    /// new ones: what was read before may be out of date already, so read it again.
+    pub fn watch(&mut self, files: &[PathBuf]) -> bool {
         self.follow(files);
+        let mut are_new = false;
         let known = files.iter().map(|file| {
             let known = self.known.get(file).copied();
+            are_new |= known.is_none();
             (file.clone(), known.unwrap_or_else(|| contents(file)))
         });
         self.known = known.collect();
+        are_new
     }
 
     /// Watches the paths to these files as they are now.
@@ -117,6 +118,9 @@ impl Changes {
                 return;
             }
             self.places = places;
+            // Elsewhere, the closing of a file would go unnoticed.
+            let open = std::mem::take(&mut self.open);
+            self.open = open.into_iter().filter(|place| self.is_watched(place)).collect();
             self.watch_folders(folders);
         }
     }
@@ -182,14 +186,27 @@ impl Changes {
             Event::Whole(path) if self.is_watched(&path) => {
                 self.open.remove(&path);
             }
-            Event::Unknown => self.open.clear(),
             Event::Written(_) | Event::Whole(_) => return false,
+            // The next folder at its path may have the same inode, so that it would pass for watched.
+            Event::Unwatched(folder) => {
+                self.open.retain(|place| place.parent() != Some(folder.as_path()));
+                self.folders.remove(&folder);
+            }
+            // Any of the others may have been lost.
+            Event::Unknown => {
+                self.open.clear();
+                self.folders.values_mut().for_each(|identity| *identity = None);
+            }
         }
         true
     }
 
+    /// Returns whether a place is watched, by its name or with its whole folder. In a folder, hidden files do
+    /// not count: they are an editor's copies, or the links of a mounted ConfigMap, which are watched by name
+    /// if they lead to a file.
     fn is_watched(&self, path: &Path) -> bool {
-        let any = |folder: &Path| self.places.contains(&folder.join(ANY));
+        let hidden = path.file_name().is_some_and(is_hidden);
+        let any = |folder: &Path| !hidden && self.places.contains(&folder.join(ANY));
         self.places.contains(path) || path.parent().is_some_and(any)
     }
 
@@ -215,6 +232,8 @@ impl Changes {
             };
             while timeout_at(self.rest(since), self.hear()).await.is_ok() {}
             self.since = None;
+            // A writer that has not closed its file by now may never do so. Later changes must not wait for it.
+            self.open.clear();
             let files: Vec<PathBuf> = self.known.keys().cloned().collect();
             self.follow(&files);
             if self.note() {
@@ -224,8 +243,12 @@ impl Changes {
     }
 }
 
-/// Among the watched places, stands for everything in a folder.
+/// Among the watched places, stands for everything in a folder that is not hidden.
 const ANY: &str = "*";
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
 
 /// The device and inode that a path leads to, if any.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
@@ -271,14 +294,16 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts.rev().collect()
 }
 
-/// A hash of a file's contents, a folder's file names, or absence. Other types could block a reader.
+/// A hash of a file's contents, a folder's file names but hidden ones, or absence. Other types could block a
+/// reader.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = fs::metadata(file).ok();
     match metadata.filter(|found| found.is_file() || found.is_dir()) {
         Some(folder) if folder.is_dir() => {
             let entries = fs::read_dir(file).into_iter().flatten().flatten();
-            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            let names = entries.map(|entry| entry.file_name());
+            let mut names: Vec<_> = names.filter(|name| !is_hidden(name)).collect();
             names.sort();
             names.hash(&mut hasher);
         }
@@ -410,6 +435,96 @@ mod tests {
         noticed(&mut changes, "the file was closed").await;
         assert_eq!(changes.known[&file], contents(&file));
         assert!(!changes.note());
+    }
+
+    /// An editor keeps its copy open beside the file that it edits.
+    #[tokio::test]
+    async fn hidden_files_of_a_folder_delay_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.kdl"), "1").unwrap();
+        let mut changes = Changes::default();
+        changes.watch(&[folder.path().to_owned(), at("a.kdl")]);
+        let mut copy = fs::File::create(at(".a.kdl.swp")).unwrap();
+        copy.write_all(b"2").unwrap();
+        let early = timeout(3 * QUIET, changes.changed()).await;
+        assert!(early.is_err(), "a hidden file is none of the folder's");
+        fs::write(at("a.kdl"), "2").unwrap();
+        noticed(&mut changes, "the file was written").await;
+        drop(copy);
+        fs::write(at("b.kdl"), "").unwrap();
+        noticed(&mut changes, "a file was added").await;
+    }
+
+    /// A kubelet's layout again, where the whole folder is watched: only hidden links in it change, until a
+    /// file is added.
+    #[tokio::test]
+    async fn a_mounted_folder_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for (generation, text) in [("..1", "one"), ("..2", "two"), ("..3", "two")] {
+            fs::create_dir(at(generation)).unwrap();
+            fs::write(at(generation).join("a.kdl"), text).unwrap();
+        }
+        symlink("..1", at("..data")).unwrap();
+        symlink("..data/a.kdl", at("a.kdl")).unwrap();
+        let mut changes = Changes::default();
+        changes.watch(&[folder.path().to_owned(), at("a.kdl")]);
+        let swing = |to: &str| {
+            symlink(to, at("..data_tmp")).unwrap();
+            fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        };
+        swing("..2");
+        fs::remove_dir_all(at("..1")).unwrap();
+        noticed(&mut changes, "the link was swung over").await;
+        fs::write(at("..3/b.kdl"), "").unwrap();
+        swing("..3");
+        symlink("..data/b.kdl", at("b.kdl")).unwrap();
+        noticed(&mut changes, "a file was added").await;
+    }
+
+    /// A writer that keeps a file open holds up others only while that file is watched, and once.
+    #[tokio::test]
+    async fn an_open_file_is_not_waited_for_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        let mut changes = Changes::default();
+        changes.watch(&[one.clone(), two.clone()]);
+        let mut open = fs::File::create(&one).unwrap();
+        open.write_all(b"1").unwrap();
+        let early = timeout(3 * QUIET, changes.changed()).await;
+        assert!(early.is_err(), "the file is still open");
+        // Long ago.
+        changes.since = Instant::now().checked_sub(OPEN);
+        noticed(&mut changes, "the time is over").await;
+        fs::write(&two, "1").unwrap();
+        noticed(&mut changes, "another file was written").await;
+        open.write_all(b"2").unwrap();
+        let early = timeout(3 * QUIET, changes.changed()).await;
+        assert!(early.is_err(), "the file is open again");
+        changes.watch(std::slice::from_ref(&two));
+        fs::write(&two, "2").unwrap();
+        noticed(&mut changes, "the only file was written").await;
+    }
+
+    /// File systems give the inode of a folder that was removed to the next one.
+    #[tokio::test]
+    async fn a_folder_that_replaces_a_removed_one_is_watched() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = outside.path().join("conf.d");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("a.kdl");
+        fs::write(&file, "1").unwrap();
+        let mut changes = Changes::default();
+        changes.watch(&[folder.clone(), file.clone()]);
+        fs::remove_dir_all(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        // As if they were the same.
+        changes.folders.insert(folder.clone(), identity(&folder));
+        fs::write(&file, "2").unwrap();
+        noticed(&mut changes, "the folder was replaced").await;
+        fs::write(&file, "3").unwrap();
+        noticed(&mut changes, "the file was written").await;
     }
 
     /// No write is missed, whether before the file is watched, before it is read, or later.

@@ -179,7 +179,7 @@ pub fn run(
             let started = Proxy::start(origin.clone(), kept, spectators, &mut changes, &mut signals.end);
             match started.await {
                 Err(Stop::Configuration(report)) if mistakes == Mistakes::Await => tokio::select! {
-                    () = waiting.correction(&origin, &report, &mut changes) => {}
+                    () = waiting.correction(&origin, &report, &mut changes, &mut signals.hangup) => {}
                     () = signals.end.come() => return Ok(()),
                 },
                 started => break started?,
@@ -189,7 +189,8 @@ pub fn run(
             return Ok(());
         };
         let ended = proxy.attend(&mut signals, changes).await;
-        ended.and(proxy.stop().await)
+        let stays = leaves_network(&proxy.state.generation.read().config);
+        ended.and(proxy.stop(stays).await)
     });
     // Do not wait for loads in progress: their result is no longer needed.
     runtime.shutdown_background();
@@ -340,8 +341,8 @@ fn prepare(
     })
 }
 
-/// Loads the first configuration and starts watching its files; `None` if the process should end. Runs in the
-/// background, so that signals need not wait for many or large files.
+/// Loads the first configuration, and watches its files from then on, valid or not; `None` if the process
+/// should end. Runs in the background, so that signals need not wait for many or large files.
 async fn first_load(
     origin: &ConfigOrigin,
     without_test_cases: bool,
@@ -350,9 +351,17 @@ async fn first_load(
 ) -> Result<Option<Config>, Stop> {
     let (origin, mut watched) = (origin.clone(), std::mem::take(changes));
     let load = background::beside("loading", move || {
-        let read = || origin.load(without_test_cases, true);
-        let loaded = watched.watch_from(read, |config| &config.files);
-        (loaded, watched)
+        loop {
+            let loaded = origin.load(without_test_cases, true);
+            let files = match &loaded {
+                Ok(config) => config.files.as_slice(),
+                Err(report) => report.files(),
+            };
+            // A new file may have changed since it was read, before it was watched.
+            if !watched.watch(files) {
+                return (loaded, watched);
+            }
+        }
     });
     let (loaded, watched) = tokio::select! {
         loaded = load => loaded.map_err(machine)?,
@@ -375,6 +384,7 @@ impl Proxy {
         let Some(config) = first_load(&origin, spectators.without_test_cases, changes, end).await? else {
             return Ok(None);
         };
+        let stays = leaves_network(&config);
         // Drop the capabilities that were kept until the configuration was known.
         let needs = if config.node.is_some() {
             privileges::Needs::Network
@@ -393,23 +403,24 @@ impl Proxy {
         proxy.own_control = control.transpose().map_err(machine)?;
         // Slow steps, such as compiling a filter, are cancelled when this is dropped.
         let begun = tokio::select! {
-            begun = proxy.begin(config) => begun.map(|()| true),
-            () = end.come() => Ok(false),
+            begun = proxy.begin(config) => begun,
+            // It may answer queries already.
+            () = end.come() => return proxy.stop(stays).await.map(|()| None),
         };
-        if let Ok(true) = begun {
-            proxy.announce(started);
-            let presence = proxy.reconciler.as_ref().and_then(Reconciler::presence);
-            let workers = proxy.workers.iter().map(WorkerThread::commands).collect();
-            proxy.succession =
-                presence.map(|presence| Succession::start(presence, Arc::clone(&proxy.state), workers));
-            return Ok(Some(proxy));
+        if let Err(stop) = begun {
+            // Undo the node's network setup of a proxy that did not start.
+            if let Some(reconciler) = proxy.reconciler.as_ref().filter(|_| !stays) {
+                let _ = reconciler.unguard().await;
+                let _ = reconciler.drop_link().await;
+            }
+            return Err(stop);
         }
-        // Undo the node's network setup of a proxy that did not start.
-        if let Some(reconciler) = &proxy.reconciler {
-            let _ = reconciler.unguard().await;
-            let _ = reconciler.drop_link().await;
-        }
-        begun.map(|_| None)
+        proxy.announce(started);
+        let presence = proxy.reconciler.as_ref().and_then(Reconciler::presence);
+        let workers = proxy.workers.iter().map(WorkerThread::commands).collect();
+        proxy.succession =
+            presence.map(|presence| Succession::start(presence, Arc::clone(&proxy.state), workers));
+        Ok(Some(proxy))
     }
 
     /// Creates a proxy that serves nothing yet, with the workers that `config` wants. The node's network must
@@ -576,28 +587,22 @@ impl Proxy {
             self.control = control;
         }
         *self.state.absent.write() = doors.absent;
+        *self.state.absent_admin.write() = self.absent_admin(config).copied().collect();
     }
 
-    /// Accepts nothing new, drains, and returns when that is done or takes too long.
+    /// Accepts nothing new, drains, and returns when that is done or takes too long. The node's network setup
+    /// is removed unless it `stays`.
     ///
     /// # Errors
-    /// Why part of the node's network setup remains.
-    async fn stop(mut self) -> Result<(), Stop> {
+    /// Why part of it remains.
+    async fn stop(mut self, stays: bool) -> Result<(), Stop> {
         self.state.serving.store(false, Ordering::Relaxed);
         let begun = Instant::now();
         // Before anything is torn down: a process that stands aside for us must be listening by then.
         if let Some(succession) = self.succession.take() {
             succession.end().await;
         }
-        let skip = self
-            .state
-            .generation
-            .read()
-            .config
-            .node
-            .as_ref()
-            .is_some_and(|node| node.skip_teardown);
-        let reconciler = self.reconciler.as_ref().filter(|_| !skip);
+        let reconciler = self.reconciler.as_ref().filter(|_| !stays);
         // Remove the rules first, while our sockets still receive what the rules divert from the cluster's
         // DNS.
         let mut handed_over = false;
@@ -609,7 +614,7 @@ impl Proxy {
                 );
             }
         }
-        if handed_over || skip {
+        if handed_over || stays {
             // From now on the successor answers probes.
             drop(self.admin);
         }
@@ -632,8 +637,8 @@ impl Proxy {
             tap.finish();
         }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
-        let stays = "parts of the node's network setup remain; `dnsweir node down` removes them";
-        dropped.map_err(|error| Stop::Machine(format!("{error}: {stays}")))
+        let remains = "parts of the node's network setup remain; `dnsweir node down` removes them";
+        dropped.map_err(|error| Stop::Machine(format!("{error}: {remains}")))
     }
 }
 
@@ -678,6 +683,11 @@ async fn name_leftovers(plan: Plan) {
             .for_each(|leftover| tracing::warn!("node: found {leftover}")),
         Err(error) => tracing::warn!(%error, "node: could not look for what other node caches left behind"),
     }
+}
+
+/// Returns whether the node's network setup outlasts the process, whether that ends or does not start.
+fn leaves_network(config: &Config) -> bool {
+    config.node.as_ref().is_some_and(|node| node.skip_teardown)
 }
 
 /// Returns how often the node's network is checked.

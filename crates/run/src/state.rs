@@ -41,6 +41,8 @@ pub struct State {
     pub reload_error: Mutex<Option<String>>,
     /// Listener addresses that this machine does not have, or not yet.
     pub absent: RwLock<Vec<Address>>,
+    /// Such admin addresses.
+    pub absent_admin: RwLock<Vec<SocketAddr>>,
     /// Counters of the last minute.
     pub history: History,
     /// When the process started.
@@ -81,6 +83,7 @@ impl State {
             reverted_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
             absent: RwLock::default(),
+            absent_admin: RwLock::default(),
             history: History::default(),
             started: SystemTime::now(),
             connections,
@@ -106,12 +109,15 @@ impl State {
         let absent = |address: &SocketAddr| format!("{address}: no link of this machine has the address yet");
         let listeners = self.absent.read();
         let listeners = listeners.iter().map(|(address, _)| absent(address));
+        let admin = self.absent_admin.read();
+        let admin = admin.iter().map(|address| format!("admin {}", absent(address)));
         let nobody = config.listen.addresses.iter().copied().filter_map(reaches_nobody);
         let unusable = config.unusable.iter().cloned();
         let beside = self.node.beside.read().clone();
         let memory = self.ceiling.read().beyond(memory_limit());
         let open = (!confine::keeps_paths()).then(|| NO_LANDLOCK.to_owned());
         listeners
+            .chain(admin)
             .chain(nobody)
             .chain(unusable)
             .chain(beside)

@@ -152,6 +152,22 @@ fn link_local_hands_over_to_ipvs() {
     );
 }
 
+/// The node would never be in order: what the kernel lists about such an address names no link.
+#[test]
+fn addresses_of_one_link_are_left_to_it() {
+    let plan = plan(
+        "listen \"10.96.0.10\" \"fe80::10%1\" \"[fe80::10%1]:8053\"\n\
+         node { interface \"dns0\"; iptables; cluster-dns \"10.96.0.10\" }",
+    );
+    assert_eq!(plan.listeners, ["10.96.0.10:53".parse::<SocketAddr>().unwrap()]);
+    assert_eq!(
+        plan.link.as_ref().unwrap().addresses,
+        ["10.96.0.10".parse::<IpAddr>().unwrap()]
+    );
+    assert!(plan.rules.iter().all(|rule| rule.family() == Family::V4));
+    assert_eq!(plan.self_test.unwrap().listeners, plan.listeners);
+}
+
 #[test]
 fn links_and_rules_are_wanted_apart() {
     let link = plan("listen \"10.96.0.10\"\nnode { interface \"dns0\" }");

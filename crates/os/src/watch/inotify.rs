@@ -43,6 +43,8 @@ pub enum Event {
     Written(PathBuf),
     /// It was closed after writing, created, removed or replaced.
     Whole(PathBuf),
+    /// The kernel no longer watches this folder, because it was removed.
+    Unwatched(PathBuf),
     /// The kernel's queue overflowed.
     Unknown,
 }
@@ -133,8 +135,8 @@ impl Inotify {
             return Some(Event::Unknown);
         }
         if mask & libc::IN_IGNORED != 0 {
-            self.folders.remove(&watch);
-            return None;
+            // `None` if we asked for that ourselves.
+            return self.folders.remove(&watch).map(Event::Unwatched);
         }
         // The name is padded with zeros.
         let name = name.split(|octet| *octet == 0).next().unwrap_or_default();

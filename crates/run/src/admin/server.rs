@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -45,37 +45,30 @@ pub struct Listener(tokio::net::TcpListener);
 
 impl Listener {
     /// Binds the address, on the runtime that will serve it. [`Port::Shared`] lets a successor listen before
-    /// we end; of two processes, the later one answers.
+    /// we end; of two processes, the later one answers. `[::]` includes every IPv4 address; on a machine
+    /// without IPv6, it stands for those alone.
     ///
     /// # Errors
-    /// When the address cannot be bound, with the process that holds it.
+    /// When the address cannot be bound, with the process that holds it. If the machine lacks it or its whole
+    /// family, the kind is `AddrNotAvailable`.
     pub fn bind(address: SocketAddr, port: Port) -> io::Result<Listener> {
-        let bound = (|| {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-            socket.set_nonblocking(true)?;
-            socket.set_reuse_address(true)?;
-            socket.set_reuse_port(port == Port::Shared)?;
-            socket.bind(&address.into())?;
-            socket.set_reuse_port(true)?;
-            socket.listen(WAITING)?;
-            let listener: TcpListener = socket.into();
-            steer(&listener, 1)?;
-            tokio::net::TcpListener::from_std(listener)
-        })();
-        match bound {
-            Ok(listener) => Ok(Listener(listener)),
-            Err(error) => {
-                let error: io::Error = error;
-                let hint = match error.kind() {
-                    io::ErrorKind::AddrInUse => in_use(address, Protocol::Tcp, port),
-                    _ => String::new(),
-                };
-                Err(io::Error::new(
-                    error.kind(),
-                    format!("cannot serve admin on {address}: {error}{hint}"),
-                ))
+        let bound = match bind(address, port) {
+            Err(error) if lacks_family(&error) && address.ip().is_unspecified() => {
+                bind((Ipv4Addr::UNSPECIFIED, address.port()).into(), port)
             }
-        }
+            bound => bound,
+        };
+        bound.map(Listener).map_err(|error| {
+            let (kind, hint) = match error.kind() {
+                io::ErrorKind::AddrInUse => (error.kind(), in_use(address, Protocol::Tcp, port)),
+                _ if lacks_family(&error) => (
+                    io::ErrorKind::AddrNotAvailable,
+                    ": this machine has no IPv6".to_owned(),
+                ),
+                kind => (kind, String::new()),
+            };
+            io::Error::new(kind, format!("cannot serve admin on {address}: {error}{hint}"))
+        })
     }
 
     /// Answers GET and HEAD with `reply(path, headers)`, on the calling runtime, which `reply` must not
@@ -118,6 +111,28 @@ impl Listener {
             }
         }))
     }
+}
+
+fn bind(address: SocketAddr, port: Port) -> io::Result<tokio::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(port == Port::Shared)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // Otherwise net.ipv6.bindv6only decides.
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.set_reuse_port(true)?;
+    socket.listen(WAITING)?;
+    let listener: TcpListener = socket.into();
+    steer(&listener, 1)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Returns whether the kernel has the address family disabled.
+fn lacks_family(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 /// A served admin address; dropping it ends service.

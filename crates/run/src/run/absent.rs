@@ -43,7 +43,7 @@ impl Proxy {
     }
 
     /// Returns the admin addresses that are not served.
-    fn absent_admin<'a>(&self, config: &'a Config) -> impl Iterator<Item = &'a SocketAddr> {
+    pub(super) fn absent_admin<'a>(&self, config: &'a Config) -> impl Iterator<Item = &'a SocketAddr> {
         let served: Vec<SocketAddr> = self.admin.iter().map(|(served, _)| *served).collect();
         config
             .admin

@@ -53,10 +53,12 @@ struct Host {
     due: Instant,
     /// Failures in a row.
     failures: u32,
+    /// Whether a configuration that runs, or ran, has it.
+    settled: bool,
 }
 
 impl NamedUpstreams {
-    /// Resolves the hosts of a configuration. Waits briefly for the addresses of new ones.
+    /// Resolves the hosts of a configuration that is loading. Waits briefly for the addresses of new ones.
     pub async fn learn(&self, config: &mut Config) {
         if self.want(config) && timeout(FIRST, self.ask()).await.is_err() {
             tracing::warn!("the addresses of an upstream are not known yet: continuing without it");
@@ -90,29 +92,34 @@ impl NamedUpstreams {
         }
     }
 
-    /// Replaces the hosts by those of a configuration; returns whether one is new.
+    /// Keeps only the hosts of the configuration that runs from now on, and asks its servers.
+    pub fn settle(&self, config: &Config) {
+        let mut wanted = wanted(config);
+        self.hosts.lock().retain(|name, host| {
+            let Some(servers) = wanted.remove(name) else {
+                return false;
+            };
+            if host.servers != servers {
+                (host.due, host.failures) = (Instant::now(), 0);
+            }
+            (host.servers, host.settled) = (servers, true);
+            true
+        });
+        self.wanted.notify_one();
+    }
+
+    /// Adds the hosts of a configuration; returns whether one is new. The others stay as they are, since the
+    /// configuration may be rejected yet.
     fn want(&self, config: &Config) -> bool {
         let mut hosts = self.hosts.lock();
-        let mut before = std::mem::take(&mut *hosts);
         let mut new = false;
-        for (upstream, servers) in config.named_upstreams() {
-            let host = hosts.entry(upstream.host.clone()).or_insert_with(|| {
-                let known = before.remove(&upstream.host);
-                new |= known.is_none();
-                let known = known.unwrap_or_else(|| Host {
-                    servers: Vec::new(),
-                    addresses: BTreeMap::new(),
-                    due: Instant::now(),
-                    failures: 0,
-                });
-                Host {
-                    servers: Vec::new(),
-                    ..known
-                }
-            });
-            let added = servers.iter().filter(|server| !host.servers.contains(server));
-            let added: Vec<SocketAddr> = added.copied().collect();
-            host.servers.extend(added);
+        for (name, servers) in wanted(config) {
+            let known = hosts.get(&name);
+            // One that is not settled comes from a load that another has overtaken.
+            if known.is_none_or(|known| !known.settled && known.servers != servers) {
+                new = true;
+                hosts.insert(name, Host::new(servers));
+            }
         }
         new
     }
@@ -149,7 +156,32 @@ impl NamedUpstreams {
     }
 }
 
+/// The hosts of a configuration, and the servers to ask for each.
+fn wanted(config: &Config) -> BTreeMap<String, Vec<SocketAddr>> {
+    let mut wanted: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
+    for (upstream, servers) in config.named_upstreams() {
+        let known = wanted.entry(upstream.host.clone()).or_default();
+        for server in servers {
+            if !known.contains(server) {
+                known.push(*server);
+            }
+        }
+    }
+    wanted
+}
+
 impl Host {
+    /// One that is to be asked for now.
+    fn new(servers: Vec<SocketAddr>) -> Host {
+        Host {
+            servers,
+            addresses: BTreeMap::new(),
+            due: Instant::now(),
+            failures: 0,
+            settled: false,
+        }
+    }
+
     fn pause(&self) -> Duration {
         RETRY.saturating_mul(1 << self.failures.min(16)).min(SOONEST)
     }
@@ -184,15 +216,14 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::config;
+    use crate::filter;
 
     fn host() -> Host {
-        Host {
-            servers: Vec::new(),
-            addresses: BTreeMap::new(),
-            due: Instant::now(),
-            failures: 0,
-        }
+        Host::new(Vec::new())
     }
 
     fn found(last: impl IntoIterator<Item = u8>, ttl: u64) -> io::Result<Found> {
@@ -220,6 +251,40 @@ mod tests {
         assert_eq!(host.addresses.len(), 1);
         assert!(host.take("a.example", found(0..=255, 60), after(4000)));
         assert_eq!(host.addresses.len(), MOST);
+    }
+
+    /// It may be rejected, and then the one before goes on.
+    #[test]
+    fn a_configuration_that_is_loading_takes_nothing_away() {
+        let config = |upstream: &str, bootstrap: &str| {
+            let forward = format!("forward \"tls://{upstream}\" {{ bootstrap \"{bootstrap}\" }}");
+            let text = format!("listen \"127.0.0.1\"\nzone \".\" {{ {forward} }}");
+            config::parse("test", &text, Path::new("/"), filter::BUILTINS).unwrap()
+        };
+        let running = config("a.example", "192.0.2.53");
+        let (named, now) = (NamedUpstreams::default(), Instant::now());
+        assert!(named.want(&running));
+        named.settle(&running);
+        let learnt = |name: &str| {
+            let mut hosts = named.hosts.lock();
+            let host = hosts.get_mut(name).unwrap();
+            host.take(name, found([1], 60), now)
+        };
+        assert!(learnt("a.example"));
+        let asked = |name: &str| {
+            let hosts = named.hosts.lock();
+            hosts.get(name).map(|host| host.servers[0].to_string())
+        };
+        assert!(named.want(&config("b.example", "192.0.2.54")));
+        assert!(!named.want(&config("a.example", "192.0.2.54")));
+        assert!(learnt("b.example"));
+        assert_eq!(named.known("a.example").len(), 1);
+        assert_eq!(asked("a.example").unwrap(), "192.0.2.53:53");
+        named.settle(&running);
+        assert_eq!((named.known("a.example").len(), asked("b.example")), (1, None));
+        named.settle(&config("a.example", "192.0.2.54"));
+        assert_eq!(named.known("a.example").len(), 1);
+        assert_eq!(asked("a.example").unwrap(), "192.0.2.54:53");
     }
 
     #[test]

@@ -37,6 +37,61 @@ const SUPERSEDED: u32 = 3;
 /// Held while a configuration is loaded.
 static LOADING: Mutex<()> = Mutex::new(());
 
+/// The reasons to load the configuration again.
+struct Reasons {
+    /// Changes of its files.
+    changes: watch::Changes,
+    deliveries: Arc<Deliveries>,
+    named: Arc<NamedUpstreams>,
+}
+
+impl Reasons {
+    /// Resolves with the next one. Cancel-safe.
+    async fn come(&mut self, hangup: &mut Signal) -> &'static str {
+        tokio::select! {
+            _ = hangup.recv() => { self.changes.note(); "SIGHUP" }
+            () = self.changes.changed() => "a file changed",
+            () = self.deliveries.moved() => "a tag moved",
+            () = self.named.changed() => "an upstream has other addresses",
+        }
+    }
+
+    /// Watches the files of the running configuration and those of one that was read, valid or not. Returns
+    /// whether that has new ones.
+    fn watch(&mut self, running: &Config, read: &Result<Config, Stop>) -> bool {
+        let files = match read {
+            Ok(config) => config.files.as_slice(),
+            Err(Stop::Configuration(report)) => report.files(),
+            // It does not say which there are.
+            Err(Stop::Machine(_)) => return false,
+        };
+        self.changes.watch(&[running.files.as_slice(), files].concat())
+    }
+}
+
+/// Why a load was given up.
+enum GivenUp {
+    /// The process ends.
+    End,
+    /// There is a reason for another one.
+    Superseded(&'static str),
+}
+
+/// Does a part of a load. Dropping it, because the process ends or, if it `yields`, there is a reason for
+/// another load, cancels it.
+async fn unless_given_up<T>(
+    part: impl Future<Output = T>,
+    signals: &mut Signals,
+    reasons: &mut Reasons,
+    yields: bool,
+) -> Result<T, GivenUp> {
+    tokio::select! {
+        done = part => Ok(done),
+        () = signals.end.come() => Err(GivenUp::End),
+        why = reasons.come(&mut signals.hangup), if yields => Err(GivenUp::Superseded(why)),
+    }
+}
+
 /// Waits until a generation has what it needs to answer: the data of its filters and sources, and its pods.
 /// They load in parallel, each for at most its configured time since it began.
 ///
@@ -59,9 +114,13 @@ impl Proxy {
     pub(super) async fn attend(
         &mut self,
         signals: &mut Signals,
-        mut changes: watch::Changes,
+        changes: watch::Changes,
     ) -> Result<(), Stop> {
-        let (deliveries, named) = (Arc::clone(&self.state.deliveries), Arc::clone(&self.named));
+        let mut reasons = Reasons {
+            changes,
+            deliveries: Arc::clone(&self.state.deliveries),
+            named: Arc::clone(&self.named),
+        };
         let mut superseded = 0;
         let mut newer = None;
         loop {
@@ -72,7 +131,7 @@ impl Proxy {
                     index = worker::first_to_end(&mut self.workers) => {
                         return Err(Stop::Machine(format!("worker {index} has ended, which is a bug of dnsweir: please report it")));
                     }
-                    why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named) => why,
+                    why = reasons.come(&mut signals.hangup) => why,
                     () = self.engine.alarm() => {
                         tokio::select! {
                             () = self.go_back() => continue,
@@ -92,12 +151,11 @@ impl Proxy {
             };
             tracing::info!(why, "reloading the configuration");
             self.before.make_room(&self.state.generation.read().config);
-            let loaded = tokio::select! {
-                loaded = self.load_next() => loaded,
-                // Dropping the future cancels the load.
-                () = signals.end.come() => return Ok(()),
-                // The files have changed again.
-                why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named), if superseded < SUPERSEDED => {
+            let loaded = self.load_next(signals, &mut reasons, superseded < SUPERSEDED);
+            let loaded = match loaded.await {
+                Ok(loaded) => loaded,
+                Err(GivenUp::End) => return Ok(()),
+                Err(GivenUp::Superseded(why)) => {
                     superseded += 1;
                     newer = Some(why);
                     continue;
@@ -105,11 +163,10 @@ impl Proxy {
             };
             superseded = 0;
             tokio::select! {
-                () = self.reload(why, loaded) => {}
+                () = self.reload(why, loaded, &mut reasons.changes) => {}
                 // The reload is abandoned: the process ends.
                 () = signals.end.come() => return Ok(()),
             }
-            changes.watch(&self.state.generation.read().config.files);
         }
     }
 
@@ -167,23 +224,47 @@ impl Proxy {
         self.change_over(prepared).await
     }
 
-    /// Prepares the next generation from the current files, and changes nothing. Dropping the future cancels
-    /// it.
-    async fn load_next(&self) -> Result<Prepared, Stop> {
-        let origin = self.origin.clone();
+    /// Prepares the next generation from the current files, which are watched from then on, whether they are
+    /// valid or not.
+    async fn load_next(
+        &self,
+        signals: &mut Signals,
+        reasons: &mut Reasons,
+        yields: bool,
+    ) -> Result<Result<Prepared, Stop>, GivenUp> {
+        let read = loop {
+            let read = unless_given_up(self.read_next(), signals, reasons, yields).await?;
+            // A new file may have changed since it was read, before it was watched.
+            if !reasons.watch(&self.state.generation.read().config, &read) {
+                break read;
+            }
+        };
+        match read {
+            Ok(config) => unless_given_up(self.prepare_next(config), signals, reasons, yields).await,
+            Err(stop) => Ok(Err(stop)),
+        }
+    }
+
+    /// Reads the current files, and changes nothing.
+    async fn read_next(&self) -> Result<Config, Stop> {
+        let (origin, without_test_cases) = (self.origin.clone(), self.without_test_cases);
         if let ConfigOrigin::Demonstration = origin {
             return Err(machine("there is no configuration file to reload"));
         }
-        let current = Arc::clone(&self.state.generation.read());
-        let (number, workers) = (current.number + 1, self.workers.len());
-        let without_test_cases = self.without_test_cases;
-        // Compiling takes a while; the admin address keeps answering.
-        let loaded = filter::beside(&self.engine, move |_| {
+        // It takes a while; the admin address keeps answering.
+        let read = filter::beside(&self.engine, move |_| {
             // A cancelled load may still be reading data, and there is no memory for two.
             let _alone = LOADING.lock();
             origin.load(without_test_cases, false)
         });
-        let mut config = loaded.await.map_err(machine)??;
+        read.await.map_err(machine)?.map_err(Stop::Configuration)
+    }
+
+    /// Prepares the next generation from its configuration. If that is rejected, [`Self::reload`] sets back
+    /// what this changes for upstreams.
+    async fn prepare_next(&self, mut config: Config) -> Result<Prepared, Stop> {
+        let current = Arc::clone(&self.state.generation.read());
+        let (number, workers) = (current.number + 1, self.workers.len());
         self.named.learn(&mut config).await;
         self.state.deliveries.deliver(&mut config).await?;
         let prepared = filter::beside(&self.engine, move |engine| {
@@ -196,32 +277,35 @@ impl Proxy {
         Ok(prepared)
     }
 
-    /// Switches to what was loaded; if that is invalid, changes nothing.
-    async fn reload(&mut self, why: &str, loaded: Result<Prepared, Stop>) {
+    /// Switches to what was loaded; if that is invalid, changes nothing, and goes on watching its files, since
+    /// one of them is to be corrected.
+    async fn reload(&mut self, why: &str, loaded: Result<Prepared, Stop>, changes: &mut watch::Changes) {
         let done = match loaded {
             Ok(prepared) => self.change_over(prepared).await,
             Err(stop) => Err(stop),
         };
+        let generation = Arc::clone(&self.state.generation.read());
+        self.named.settle(&generation.config);
         match done {
             Ok(()) => {
+                changes.watch(&generation.config.files);
                 self.state.reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = None;
                 self.tell_notes();
-                let generation = self.state.generation.read();
                 match &self.onlooker {
                     Some(tell) => tell(Ok(&generation)),
                     None => tracing::info!(generation = generation.number, why, "reloaded"),
                 }
             }
             Err(stop) => {
+                self.refresher.supply(&generation);
                 self.state.failed_reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = Some(stop.to_string());
-                let running = self.state.generation.read().number;
                 match &self.onlooker {
                     Some(tell) => tell(Err(&stop)),
                     None => tracing::error!(
                         name: REPORT,
-                        generation = running,
+                        generation = generation.number,
                         why,
                         "not reloaded; the previous configuration stays in use:\n{stop}"
                     ),
@@ -386,20 +470,5 @@ impl Proxy {
                 .map_err(machine)?;
         }
         Ok(())
-    }
-}
-
-/// Resolves when the configuration must be loaded again, with the reason.
-async fn reason_to_load(
-    hangup: &mut Signal,
-    changes: &mut watch::Changes,
-    deliveries: &Deliveries,
-    named: &NamedUpstreams,
-) -> &'static str {
-    tokio::select! {
-        _ = hangup.recv() => { changes.note(); "SIGHUP" }
-        () = changes.changed() => "a file changed",
-        () = deliveries.moved() => "a tag moved",
-        () = named.changed() => "an upstream has other addresses",
     }
 }

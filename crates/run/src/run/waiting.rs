@@ -6,10 +6,10 @@
 //! the file tells where that is.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::Signal;
 use tokio::time::sleep;
 
 use super::ConfigOrigin;
@@ -19,7 +19,7 @@ use crate::listen::Port;
 use crate::log::REPORT;
 use crate::watch::Changes;
 
-/// How often it retries without a notification: files included by a file may not be watched.
+/// How often it retries without a notification: files may not be watched, and a registry may be at fault.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// What a start does with an invalid configuration.
@@ -31,15 +31,26 @@ pub enum Mistakes {
     Await,
 }
 
+/// The longest time between two full starts, which may compile filters and ask registries.
+const SELDOM: Duration = Duration::from_secs(300);
+
 /// Remembers the last report.
 #[derive(Default)]
 pub(super) struct Waiting {
     said: Option<String>,
+    /// How long it waits before the next start without a notification.
+    pause: Duration,
 }
 
 impl Waiting {
-    /// Reports what is wrong, and waits until it may be corrected.
-    pub async fn correction(&mut self, origin: &ConfigOrigin, report: &Report, changes: &mut Changes) {
+    /// Reports what is wrong, and waits until it may be corrected. `changes` watches the files that were read.
+    pub async fn correction(
+        &mut self,
+        origin: &ConfigOrigin,
+        report: &Report,
+        changes: &mut Changes,
+        hangup: &mut Signal,
+    ) {
         let why = report.to_string();
         let is_new = self.said.as_ref() != Some(&why);
         if is_new {
@@ -50,24 +61,26 @@ impl Waiting {
             self.said = Some(why.clone());
         }
         let _served = serve(origin, &why);
-        let files: Vec<PathBuf> = origin.file().map(PathBuf::from).into_iter().collect();
-        changes.watch(&files);
         let is_so = || {
             origin
                 .load(false, true)
                 .is_err_and(|report| report.to_string() == why)
         };
+        // Otherwise a filter is at fault, or a registry, which only a full start detects.
         let by_loading = is_so();
-        // It was corrected before the watch began, or a filter is at fault, which only a full start detects.
-        if !by_loading && is_new {
-            return;
-        }
+        self.pause = match by_loading || is_new {
+            true => AGAIN,
+            false => (2 * self.pause).min(SELDOM),
+        };
         loop {
             tokio::select! {
                 () = changes.changed() => return,
-                () = sleep(AGAIN) => if by_loading && !is_so() { return },
+                _ = hangup.recv() => break,
+                () = sleep(self.pause) => if !by_loading || !is_so() { break },
             }
         }
+        // The start reads the files as they are now.
+        changes.note();
     }
 }
 

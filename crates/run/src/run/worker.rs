@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use tokio::runtime::LocalOptions;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
 use crate::listen::{Address, Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
+
+/// The interval of looks, at the end, whether clients have taken their replies.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A generation for one worker, ready so that nothing can fail any more.
 pub struct Adoption {
@@ -158,8 +161,6 @@ struct Work {
     listeners: Vec<Listener>,
     /// Sockets registered for the next generation.
     ready: Ready,
-    /// Set to true to end listeners.
-    stop: watch::Sender<bool>,
     /// The addresses it left when it stepped aside, until it listens again.
     left: Vec<(Address, u16)>,
     /// The listeners it left, until their sockets are drained.
@@ -186,7 +187,6 @@ async fn work(
         pulse,
         listeners: Vec::new(),
         ready: Ready::new(),
-        stop: watch::Sender::new(false),
         left: Vec::new(),
         leaving: Vec::new(),
         returning: false,
@@ -227,10 +227,9 @@ async fn work(
 
 impl Work {
     fn listen(&self, ready: Ready) -> Vec<Listener> {
-        let stopping = self.stop.subscribe();
         let ready = ready.into_iter();
         ready
-            .map(|(sockets, server)| Listener::start(&self.worker, sockets, server, &self.limits, &stopping))
+            .map(|(sockets, server)| Listener::start(&self.worker, sockets, server, &self.limits))
             .collect()
     }
 
@@ -251,10 +250,17 @@ impl Work {
         let generation = Arc::clone(&self.worker.live().generation);
         let wanted = &generation.config.listen;
         let is_wanted = |address: Address| wanted.each().any(|wanted| wanted == address);
-        self.listeners.retain(|listener| is_wanted(listener.address));
+        let unwanted = self
+            .listeners
+            .extract_if(.., |listener| !is_wanted(listener.address));
+        self.leaving.extend(unwanted.inspect(|listener| listener.stop()));
         self.left.retain(|(address, _)| is_wanted(*address));
         self.choose();
-        self.pulse.guard(self.listeners.iter().map(Listener::switch));
+        // Sockets that were turned off while it hung are replaced first: guarded ones count as on.
+        match self.pulse.hangs() {
+            true => self.listen_again(),
+            false => self.pulse.guard(self.listeners.iter().map(Listener::switch)),
+        }
     }
 
     /// If configured, makes the kernel choose this worker for packets that arrive on its processor. Not for
@@ -299,13 +305,17 @@ impl Work {
         }
         // Sockets turned off now stay off.
         self.pulse.guard(std::iter::empty());
-        self.stop.send_replace(true);
-        self.stop = watch::Sender::new(false);
         let left = self
             .listeners
             .iter()
             .map(|listener| (listener.address, listener.server));
         self.left.extend(left);
+        self.leave();
+    }
+
+    /// Has all listeners drain their sockets and end.
+    fn leave(&mut self) {
+        self.listeners.iter().for_each(Listener::stop);
         self.leaving.append(&mut self.listeners);
     }
 
@@ -337,6 +347,7 @@ impl Work {
                 .map(|listener| (listener.address, listener.server)),
         ) {
             Ok(again) => {
+                self.leave();
                 self.listeners = self.listen(again);
                 self.choose();
                 self.pulse.guard(self.listeners.iter().map(Listener::switch));
@@ -353,12 +364,16 @@ impl Work {
     async fn end(mut self, within: Duration) {
         // Sockets turned off now stay off.
         self.pulse.guard(std::iter::empty());
-        self.stop.send_replace(true);
+        self.leave();
+        let connections = Arc::clone(&self.limits.borrow().connections);
         let ended = async {
-            for listener in self.listeners.iter_mut().chain(&mut self.leaving) {
+            for listener in &mut self.leaving {
                 listener.ended().await;
             }
             self.worker.drained().await;
+            while connections.owe_replies() {
+                sleep(LOOK).await;
+            }
         };
         if timeout(within, ended).await.is_err() {
             tracing::warn!(worker = self.index, "queries in flight were abandoned");
