@@ -12,6 +12,31 @@ pub fn import(corefile: &Path) -> Output {
     command.output().expect("dnsweir import")
 }
 
+/// The same for a Corefile of the corpus, and the text of the result. The files that it names in /etc/coredns are
+/// in a folder beside it.
+fn import_of_corpus(path: &Path) -> (Output, String) {
+    let folder = path.parent().expect("the corpus");
+    let beside = format!("{}/coredns/", folder.display());
+    let text = std::fs::read_to_string(path).expect("a Corefile");
+    let done = match text.contains("/etc/coredns/") {
+        true => {
+            let elsewhere = tempfile::tempdir().expect("a temporary folder");
+            let corefile = elsewhere.path().join(path.file_name().expect("a name"));
+            std::fs::write(&corefile, text.replace("/etc/coredns/", &beside)).expect("a Corefile");
+            import(&corefile)
+        }
+        false => import(path),
+    };
+    let said = match done.status.success() {
+        true => &done.stdout,
+        false => &done.stderr,
+    };
+    let text = String::from_utf8_lossy(said)
+        .replace(&beside, "/etc/coredns/")
+        .replace(&format!("{}/", folder.display()), "");
+    (done, text)
+}
+
 /// The translation of a Corefile, which must be valid.
 pub fn imported(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -49,12 +74,8 @@ fn the_corpus_is_translated() {
             continue;
         }
         count += 1;
-        let done = import(&path);
-        let (text, extension) = match done.status.success() {
-            true => (done.stdout, "kdl"),
-            false => (done.stderr, "refusal"),
-        };
-        let text = String::from_utf8_lossy(&text).replace(&format!("{}/", folder.display()), "");
+        let (done, text) = import_of_corpus(&path);
+        let extension = if done.status.success() { "kdl" } else { "refusal" };
         let beside = path.with_extension(extension);
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&beside, &text).expect("a result");
@@ -88,12 +109,8 @@ fn the_defaults_of_platforms_are_imported() {
         "kind",
         "nodelocaldns",
     ] {
-        let done = import(&folder.join(format!("{platform}.Corefile")));
-        assert!(
-            done.status.success(),
-            "{platform}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+        let (done, text) = import_of_corpus(&folder.join(format!("{platform}.Corefile")));
+        assert!(done.status.success(), "{platform}: {text}");
     }
 }
 
@@ -346,4 +363,64 @@ fn views_answer_their_clients() {
         shown.contains("this is no network of clients") && shown.contains("Corefile:3:"),
         "{shown}"
     );
+}
+
+/// The block with the longest zone answers among those for the client, also where another block treats some
+/// names differently.
+#[test]
+fn names_of_some_clients_are_those_of_their_block() {
+    let upstreams = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|address| {
+        crate::harness::Upstream::start(move |asked| {
+            asked.answer(&[&format!("{} 300 A {address}", asked.name())])
+        })
+    });
+    let [one, two, three] = upstreams.each_ref().map(|upstream| upstream.address);
+    let view = |network: &str| {
+        format!(" bind 127.0.0.1\n view v {{\n  expr incidr(client_ip(), '{network}')\n }}\n")
+    };
+    for (text, answers) in [
+        (
+            format!(
+                "b.example:5301 {{\n{} forward . {one}\n}}\n\
+                 .:5301 {{\n bind 127.0.0.1\n forward b.example {two}\n forward x.b.example {two}\n forward . {three}\n}}\n",
+                view("127.1.0.0/16")
+            ),
+            [
+                ("127.1.0.1", "b.example", "192.0.2.1"),
+                ("127.1.0.1", "a.x.b.example", "192.0.2.1"),
+                ("127.1.0.1", "example", "192.0.2.3"),
+                ("127.0.0.1", "b.example", "192.0.2.2"),
+                ("127.0.0.1", "a.x.b.example", "192.0.2.2"),
+                ("127.0.0.1", "example", "192.0.2.3"),
+            ],
+        ),
+        (
+            format!(
+                ".:5301 {{\n{} forward . {one}\n}}\n.:5301 {{\n{} forward corp.example {two}\n forward . {three}\n}}\n",
+                view("127.1.0.0/16"),
+                view("127.0.0.0/8")
+            ),
+            [
+                ("127.1.0.1", "corp.example", "192.0.2.1"),
+                ("127.1.0.1", "a.corp.example", "192.0.2.1"),
+                ("127.1.0.1", "example", "192.0.2.1"),
+                ("127.2.0.1", "corp.example", "192.0.2.2"),
+                ("127.2.0.1", "a.corp.example", "192.0.2.2"),
+                ("127.2.0.1", "example", "192.0.2.3"),
+            ],
+        ),
+    ] {
+        let ours = imported(&text).replace("127.0.0.1:5301", "$LISTEN");
+        let proxy = Proxy::start(&ours.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""));
+        for (client, name, answer) in answers {
+            let query = crate::harness::Message::query(name, "A");
+            let from = client.parse().expect("an address");
+            let said = crate::harness::client::ask_from(from, proxy.address, &query);
+            assert_eq!(
+                said.answers(),
+                [format!("{name}. A {answer}")],
+                "{client} {name}\n{ours}"
+            );
+        }
+    }
 }

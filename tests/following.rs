@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use crate::harness::client::ask_from;
 use crate::harness::upstream::Reply;
 use crate::harness::{Message, Proxy, Upstream, flags, forward_once};
 
@@ -166,6 +167,56 @@ fn an_alias_whose_target_is_nobodys_here_is_all_of_the_answer() {
         said(&proxy.ask(&query)),
         "NOERROR AA | broken.one.example. CNAME www.test."
     );
+}
+
+/// What an alias leads to is decided for each client anew where the target's zone tells clients apart, although
+/// the alias is in a cache.
+#[test]
+fn an_alias_into_a_zone_of_some_clients_is_cached_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let shop = served(folder.path(), "shop.example", "db CNAME db.corp.example.\n");
+    let shop = shop.replace("{ file", "{ cache; file");
+    fs::create_dir(folder.path().join("inside")).unwrap();
+    let inside = served(&folder.path().join("inside"), "corp.example", "db A 10.0.0.1\n");
+    let inside = inside.replace("{ file", "{ from \"127.0.0.2\"; file");
+    let outside = served(folder.path(), "corp.example", "db A 192.0.2.1\n");
+    let proxy = Proxy::start(&format!("{shop}{inside}{outside}"));
+    let said_to = |number| {
+        let query = Message::query("db.shop.example", "A");
+        said(&ask_from([127, 0, 0, number].into(), proxy.address, &query))
+    };
+    for _ in 0..2 {
+        for (client, address) in [(2, "10.0.0.1"), (3, "192.0.2.1")] {
+            assert_eq!(
+                said_to(client)
+                    .trim_start_matches("NOERROR AA")
+                    .trim_start_matches("NOERROR"),
+                format!(" | db.shop.example. CNAME db.corp.example. | db.corp.example. A {address}")
+            );
+        }
+    }
+}
+
+/// `clients` of a zone hold for those that come by an alias, too: they get the alias alone.
+#[test]
+fn an_alias_is_no_way_around_the_clients_of_a_zone() {
+    let folder = tempfile::tempdir().unwrap();
+    let shop = served(folder.path(), "shop.example", "db CNAME db.corp.example.\n");
+    let shop = shop.replace("{ file", "{ cache; file");
+    let corp = served(folder.path(), "corp.example", "db A 10.0.0.1\n");
+    let corp = corp.replace("{ file", "{ clients { allow \"127.0.0.2\" }; file");
+    let proxy = Proxy::start(&format!("{shop}{corp}"));
+    let answers_to = |number| {
+        let query = Message::query("db.shop.example", "A");
+        ask_from([127, 0, 0, number].into(), proxy.address, &query)
+            .answers()
+            .join(" | ")
+    };
+    let alias = "db.shop.example. CNAME db.corp.example.";
+    for _ in 0..2 {
+        assert_eq!(answers_to(2), format!("{alias} | db.corp.example. A 10.0.0.1"));
+        assert_eq!(answers_to(3), alias);
+    }
 }
 
 /// RFC 4035 section 3.1.4.1.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::harness::address::fresh_socket;
 use crate::harness::client::ask_from;
 use crate::harness::guests::guest;
 use crate::harness::message::flags;
@@ -158,13 +159,35 @@ fn no_query_is_lost_over_reloads() {
 fn listen_addresses_follow_the_configuration() {
     let upstream = one("192.0.2.1");
     let proxy = Proxy::start(&forward(&upstream));
-    let moved = crate::harness::address::fresh_socket();
+    let moved = fresh_socket();
     proxy.reload(&format!("listen \"$LISTEN\" \"{moved}\"\n{}", forward(&upstream)));
     let answer = ask(moved, &Message::query("www.example", "A"));
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
     assert_eq!(
         proxy.query("www.example", "A").answers(),
         ["www.example. A 192.0.2.1"]
+    );
+}
+
+/// A query that waits where a reload no longer listens is answered.
+#[test]
+fn a_query_in_flight_survives_its_listener() {
+    let gate = Gate::default();
+    let behind = gate.clone();
+    let upstream = Upstream::start(move |asked| {
+        let answer = asked.answer(&["slow.example. 300 A 192.0.2.1"]);
+        Reply::Behind(behind.clone(), Box::new(answer))
+    });
+    let left = fresh_socket();
+    let forward = forward(&upstream);
+    let proxy = Proxy::start(&format!("listen \"$LISTEN\" \"{left}\"\n{forward}"));
+    let asking = std::thread::spawn(move || ask(left, &Message::query("slow.example", "A")));
+    upstream.await_count("slow.example", 1);
+    proxy.reload(&format!("listen \"$LISTEN\"\n{forward}"));
+    gate.open();
+    assert_eq!(
+        asking.join().expect("an answer").answers(),
+        ["slow.example. A 192.0.2.1"]
     );
 }
 
@@ -228,6 +251,82 @@ fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
         try_get(proxy.admin, "/health").is_none()
     });
     assert!(missing.exists());
+}
+
+/// A zone file with one address.
+fn zone_file(address: &str) -> String {
+    format!("$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\nwww A {address}\n")
+}
+
+/// A rejected configuration may name new files. Whichever of them has the mistake, correcting it is enough.
+#[test]
+fn a_correction_of_any_file_is_taken() {
+    let upstream = one("192.0.2.1");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    // Not in the folder that is included, whose names count, too.
+    let zones = tempfile::tempdir().expect("a temporary folder");
+    let zone = zones.path().join("zone");
+    let proxy = Proxy::start(&format!("include {:?}\n{}", folder.path(), forward(&upstream)));
+    let rejected = |why: &str| {
+        until(why, || {
+            let (_, status) = proxy.get("/status");
+            status.contains(why)
+        });
+    };
+    std::fs::write(at("a.kdl"), "zone \"a.test\" { fiel \"zone\" }").expect("a file");
+    rejected("`fiel`");
+    let right = format!("zone \"a.test\" {{ file {zone:?} }}");
+    std::fs::write(at("a.kdl"), right).expect("a file");
+    rejected("name a zone file that dnsweir may read");
+    std::fs::write(&zone, zone_file("nonsense")).expect("a file");
+    rejected("IPv4");
+    std::fs::write(&zone, zone_file("192.0.2.7")).expect("a file");
+    until("the correction to be in force", || {
+        proxy.query("www.a.test", "A").answers() == ["www.a.test. A 192.0.2.7"]
+    });
+}
+
+/// A file that a reload is the first to name may change while the rest of it loads.
+#[test]
+fn a_new_file_that_changes_during_the_reload_is_taken() {
+    let upstream = one("192.0.2.1");
+    let proxy = Proxy::start(&forward(&upstream));
+    // The reload waits for it, briefly.
+    let silent = Upstream::start(|_| Reply::Silence);
+    let (file, new) = (proxy.folder().join("zone"), proxy.folder().join("new"));
+    std::fs::write(&file, zone_file("192.0.2.7")).expect("a file");
+    proxy.rewrite(&format!(
+        "zone \"a.test\" {{ file {file:?} }}\nzone \"b.test\" {{ forward \"tls://dns.example\" {{ bootstrap \"{}\" }} }}\n{}",
+        silent.address,
+        forward(&upstream)
+    ));
+    silent.await_count("dns.example", 1);
+    std::fs::write(&new, zone_file("192.0.2.8")).expect("a file");
+    std::fs::rename(new, file).expect("a file");
+    until("the file as it is now", || {
+        proxy.query("www.a.test", "A").answers() == ["www.a.test. A 192.0.2.8"]
+    });
+}
+
+/// Servers to fetch from are still found through the upstreams that are in use.
+#[test]
+fn a_reload_that_fails_leaves_the_upstreams() {
+    let (used, unused) = (one("192.0.2.1"), one("192.0.2.2"));
+    let text = |upstream: &Upstream| {
+        format!(
+            "zone \".\" {{ lists {{ list \"l\" {{ source \"http://lists.example:9/l\" plain=#true }}; every \"1s\"; wait \"0s\" }}; {} }}",
+            forward_once(upstream.address)
+        )
+    };
+    let proxy = Proxy::start(&text(&used));
+    used.await_count("lists.example", 1);
+    let missing = proxy.folder().join("missing/control");
+    proxy.rewrite(&format!("control {missing:?}\n{}", text(&unused)));
+    proxy
+        .process
+        .logged("not reloaded; the previous configuration stays in use");
+    used.await_count("lists.example", used.count("lists.example") + 1);
 }
 
 /// Resources acquired for a configuration that fails to load are released.

@@ -81,6 +81,27 @@ fn a_denial_replaces_a_stale_entry() {
     });
 }
 
+/// Section 4: so they are if they must not be kept themselves. The stale entry does not come back.
+#[test]
+fn a_denial_that_is_not_kept_ends_a_stale_entry() {
+    let soa = "example. 300 SOA ns.example. root.example. 1 2 3 4 300";
+    for (cache, soa) in [
+        ("serve-stale \"1h\"", None),
+        ("serve-stale \"1h\"; denial store=#false", Some(soa)),
+    ] {
+        let upstream = Upstream::zone(&["www.example. 1 A 192.0.2.1"]);
+        let proxy = Proxy::start(&stale(upstream.address, cache));
+        proxy.query("www.example", "A");
+        upstream.becomes(move |asked| asked.denial("NXDOMAIN", soa));
+        until("the denial", || {
+            proxy.query("www.example", "A").rcode() == "NXDOMAIN"
+        });
+        for _ in 0..5 {
+            assert_eq!(proxy.query("www.example", "A").rcode(), "NXDOMAIN", "{cache}");
+        }
+    }
+}
+
 /// Section 4: SERVFAIL from the upstream is a failure to refresh.
 #[test]
 fn an_upstream_that_fails_is_no_reason_to_fail() {

@@ -1,6 +1,9 @@
 //! SIGTERM: stop listening, finish what is in flight, exit 0, all in a bounded time.
 
+use std::io::Read as _;
 use std::time::{Duration, Instant};
+
+use socket2::SockRef;
 
 use crate::harness::guests::guest;
 use crate::harness::proxy::try_get;
@@ -52,6 +55,43 @@ fn sigterm_lets_queries_in_flight_finish() {
         ["slow.example. A 192.0.2.1"]
     );
     assert_eq!(stream.receive().map(|answer| answer.id), Some(over_tcp.id));
+    assert_eq!(proxy.process.ended().code(), Some(0));
+}
+
+/// A client that reads slowly gets the whole of what it was being sent.
+#[test]
+fn sigterm_lets_replies_leave() {
+    let text = "x".repeat(200);
+    let records = (0..200).map(|number| format!("large.example. 300 TXT \"{number}{text}\""));
+    let records: Vec<String> = records.collect();
+    let upstream = Upstream::start(move |asked| {
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        asked.answer(&records)
+    });
+    let mut proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; forward \"{}\" }}",
+        upstream.address
+    ));
+    let query = Message::query("large.example", "TXT");
+    let mut stream = proxy.connect();
+    let size = SockRef::from(stream.socket()).recv_buffer_size().expect("a size");
+    stream.ask(&query);
+    // More than the kernel's buffers take.
+    stream.send(&vec![&query; 8 + 4 * size / 40_000]);
+    until("replies that are not taken", || {
+        proxy.metrics().sum("dnsweir_tcp_bytes", &[]) > 0.0
+    });
+    proxy.process.signal("TERM");
+    until("the listeners to close", || {
+        std::net::TcpStream::connect(proxy.address).is_err()
+    });
+    let mut octets = Vec::new();
+    stream.socket().read_to_end(&mut octets).expect("whole replies");
+    let mut rest = &octets[..];
+    while let Some((length, after)) = rest.split_first_chunk() {
+        rest = &after[usize::from(u16::from_be_bytes(*length))..];
+    }
+    assert!(rest.is_empty() && octets.len() > size);
     assert_eq!(proxy.process.ended().code(), Some(0));
 }
 

@@ -275,3 +275,42 @@ fn an_answer_comes_although_the_first_to_ask_is_gone() {
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
     assert_eq!(upstream.count("www.example"), 1);
 }
+
+/// The same where the source has no room: the next of them asks under its own name.
+#[test]
+fn an_answer_comes_although_the_first_to_ask_gives_way_to_its_upstream() {
+    let gate = Gate::default();
+    let behind = gate.clone();
+    let upstream = Upstream::start(move |asked| {
+        let answer = asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]);
+        match asked.name().starts_with("www") {
+            true => Reply::Behind(behind.clone(), Box::new(answer)),
+            false => Reply::Silence,
+        }
+    });
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; forward \"{}\" {{ {PATIENT}; concurrent 16 }} }}",
+        upstream.address
+    ));
+    let greedy = Flood::from(from(2), proxy.address);
+    greedy.ask("www.example");
+    upstream.await_count("www.example", 1);
+    let calm = UdpSocket::bind((from(3), 0)).expect("a UDP socket");
+    calm.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    calm.connect(proxy.address).expect("a connected socket");
+    calm.send(&Message::query("www.example", "A").encode())
+        .expect("a sent query");
+    proxy.await_metric("dnsweir_cache_coalesced_total", &[], 1.0);
+    for number in 0..15 {
+        greedy.ask(&format!("n{number}.example"));
+    }
+    // Its oldest query is displaced when another client needs room.
+    until("the first to be gone", || {
+        Flood::from(from(4), proxy.address).ask("other.example");
+        proxy.metrics().sum("dnsweir_forward_displaced_total", &[]) >= 1.0
+    });
+    upstream.await_count("www.example", 2);
+    gate.open();
+    let answer = Message::decode(&client::receive(&calm)).expect("a message");
+    assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
+}

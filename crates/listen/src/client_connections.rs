@@ -176,6 +176,14 @@ impl ClientConnections {
         self.handshakes[handshake as usize].load(Relaxed)
     }
 
+    /// Whether a client still waits for a reply, or has not taken all of one.
+    pub fn owe_replies(&self) -> bool {
+        let table = self.table.lock();
+        let owes =
+            |connection: &Arc<ClientConnection>| connection.owed.load(Relaxed) || connection.unsent() > 0;
+        table.staying().any(owes)
+    }
+
     /// Adds a connection accepted at `now`. Where there is no room, the connection that has been quiet
     /// longest is dismissed: one of this client if it has too many, else any. `None` if too many dismissed
     /// connections have not closed yet, so that no descriptors are left.
@@ -443,6 +451,11 @@ impl ClientConnection {
             0 => 0,
             _ => self.held.lock().unsent(),
         }
+    }
+
+    /// Whether `wanted` accepts the kept input.
+    pub(crate) fn has_input(&self, wanted: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.octets() > 0 && wanted(&self.held.lock().input)
     }
 
     /// Takes the kept input out, if `wanted` accepts it.

@@ -247,6 +247,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if self.read_all || self.owed.is_crowded() {
             return Poll::Pending;
         }
+        // What became due meanwhile is answered first: while a connection is read, what it keeps is less than a
+        // message.
+        let is_due = |kept: &[u8]| Frames::of(kept).is_due();
+        if self.begun.is_some() && self.owed.connection.has_input(is_due) {
+            return Poll::Ready(Ok(false));
+        }
         EXCHANGE.with_borrow_mut(|exchange| {
             let mut read = ReadBuf::new(exchange.scratch.read());
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
@@ -311,7 +317,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if frames.is_due() {
             self.owed.connection.note(client.received);
         }
-        while !self.read_all && frames.is_due() && !self.owed.is_crowded() {
+        let is_over = |owed: &Owed| owed.is_crowded() || owed.connection.is_closed();
+        while !self.read_all && frames.is_due() && !is_over(&self.owed) {
             // As many as there is room for, if their replies are as large as recent ones.
             let room = UNSENT.saturating_sub(self.owed.connection.unsent() + outbox.filled());
             let most = (1 + room / self.largest).min(BATCH);

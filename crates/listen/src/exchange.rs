@@ -218,16 +218,21 @@ impl Asked {
 
     /// Returns the next bytes of its reply, at most `most`.
     pub fn piece(&self, most: usize) -> Option<Vec<u8>> {
-        self.exchange.happened();
-        self.connection().piece(self.stream, most)
+        let piece = self.connection().piece(self.stream, most);
+        if piece.is_some() {
+            self.exchange.happened();
+        }
+        piece
     }
 
     /// Records that its reply is complete and waits for the client.
     pub(crate) fn replied(mut self) -> Asked {
         let exchange = &self.exchange;
         exchange.asking.set(exchange.asking.get() - 1);
-        exchange.sending.set(exchange.sending.get() + 1);
-        exchange.happened();
+        // One more reply does not show that the client takes earlier ones.
+        if exchange.sending.replace(exchange.sending.get() + 1) == 0 {
+            exchange.happened();
+        }
         self.replied = true;
         self
     }
@@ -368,7 +373,10 @@ impl Drop for Asked {
         } else {
             exchange.asking.set(exchange.asking.get() - 1);
         }
-        exchange.happened();
+        // Neither do requests that get no reply of ours.
+        if self.replied || exchange.sending.get() == 0 {
+            exchange.happened();
+        }
     }
 }
 

@@ -197,25 +197,27 @@ pub struct Listener {
     /// Its index as a server, for counters.
     pub server: u16,
     switch: Arc<Switch>,
+    /// Set to true to end its tasks.
+    stop: watch::Sender<bool>,
     /// One task per socket.
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Listener {
     /// Starts to listen, on the worker's own thread. `limits` may change; open connections keep their TLS
-    /// settings. When `stop` becomes true, it drains its sockets and ends.
+    /// settings.
     pub fn start(
         worker: &Rc<Worker>,
         registered: Registered,
         server: u16,
         limits: &Rc<RefCell<Limits>>,
-        stop: &watch::Receiver<bool>,
     ) -> Listener {
+        let (stop, stopping) = watch::channel(false);
         let service = Service {
             worker: Rc::clone(worker),
             server,
             limits: Rc::clone(limits),
-            stop: stop.clone(),
+            stop: stopping,
         };
         let listen = |socket| match socket {
             Ready::Udp(socket) => spawn_local(udp::listen(socket, service.clone())),
@@ -228,6 +230,7 @@ impl Listener {
             address: (registered.address, registered.encryption),
             server,
             switch: registered.switch,
+            stop,
             tasks: registered.sockets.into_iter().map(listen).collect(),
         }
     }
@@ -237,7 +240,12 @@ impl Listener {
         &self.switch
     }
 
-    /// Resolves when the listener, after `stop`, has drained its sockets.
+    /// Has it accept nothing new, drain its sockets and end. Open connections end once they are idle.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Resolves when the listener, after [`Listener::stop`], has drained its sockets.
     pub async fn ended(&mut self) {
         for task in self.tasks.iter_mut().filter(|task| !task.is_finished()) {
             let _ = task.await;

@@ -172,7 +172,9 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
     /// to the connection.
     pub fn flush(&mut self) {
         let mut at = 0;
-        if self.filled > 0 && self.owed.connection.unsent() == 0 {
+        // A connection that was dismissed has lost what it kept, so what follows would continue another reply.
+        // In this order: it is closed before it loses that.
+        if self.filled > 0 && self.owed.connection.unsent() == 0 && !self.owed.connection.is_closed() {
             // No waker is needed: the rest is written when the connection's task continues.
             let mut context = Context::from_waker(std::task::Waker::noop());
             let written = self

@@ -51,12 +51,15 @@ pub async fn listen(socket: Socket, service: Service) {
     let mut stopped = pin!(stop.changed());
     let mut asked = false;
     let late = Rc::clone(&exchange.late);
+    let _ending = Ending(Rc::clone(&late));
     loop {
         let ready = poll_fn(|context| {
             late.send(context);
             match socket.socket.poll_read_ready(context) {
+                // Even if there is more to read: a flood could fill every batch.
+                _ if look.has_changed().unwrap_or(true) => Poll::Ready(None),
                 Poll::Ready(ready) => Poll::Ready(Some(ready)),
-                Poll::Pending if asked && look.has_changed().is_ok_and(|changed| !changed) => Poll::Pending,
+                Poll::Pending if asked => Poll::Pending,
                 Poll::Pending => {
                     asked = true;
                     stopped.as_mut().poll(context).map(|_| None)
@@ -178,6 +181,15 @@ struct Late {
     outgoing: RefCell<Outgoing>,
     /// The listener's waker, while it runs.
     listener: RefCell<Option<Waker>>,
+}
+
+/// Ends the sending of replies together, however the listener ends: none would wake it any more.
+struct Ending(Rc<Late>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 impl Late {

@@ -155,11 +155,12 @@ impl Query {
         })
     }
 
-    /// The same query without EDNS, if that loses nothing: DO needs an OPT record (RFC 3225 section 3).
+    /// The same query without EDNS, if that loses nothing: DO needs an OPT record (RFC 3225 section 3), and so
+    /// do options, such as the client subnet that the answer is cached for.
     pub(crate) fn without_idle_edns(&self) -> Option<Self> {
         let opt = self.last_opt.as_ref()?;
         // The lower half of the field that is the TTL in other records (RFC 6891 section 6.1.3).
-        (opt.ttl as u16 & edns::DO == 0).then(|| self.without_edns())?
+        (opt.ttl as u16 & edns::DO == 0 && opt.data.is_empty()).then(|| self.without_edns())?
     }
 
     /// Whether it carries an OPT record that could be removed; none if it never had one.

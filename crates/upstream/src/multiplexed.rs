@@ -1,11 +1,12 @@
 //! Queries that share a connection, each on its own stream: over HTTPS (RFC 8484) and QUIC (RFC 9250).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::connection::Keeping;
@@ -38,6 +39,12 @@ pub(super) struct Multiplexed {
 #[derive(Default)]
 struct Open {
     session: OnceCell<Session>,
+    /// Whether it is being established.
+    dialling: Cell<bool>,
+    /// Why it could not be established, for those that waited for that.
+    fault: Cell<Option<Fault>>,
+    /// Notified when it is established, or could not be.
+    dialled: Notify,
     /// When establishing it began.
     since: Cell<Option<Instant>>,
     /// Whether it has carried a reply.
@@ -115,13 +122,13 @@ impl Multiplexed {
     }
 
     async fn ask(&self, open: &Rc<Open>, query: &Query, until: Instant) -> Result<Reply, Fault> {
-        let _pending = Pending::new(open);
-        let asked = async {
-            let session = open.session.get_or_try_init(|| self.connect(open)).await?;
-            session.ask(query).await
-        };
+        let mut pending = Pending::new(open, self.upstream.rto());
+        let asked = async { self.session(open).await?.ask(query).await };
         let outcome = timeout_at(until, asked).await.unwrap_or(Err(Fault::Timeout));
+        pending.patience = None;
         match &outcome {
+            // While it is being established, the time limit of that decides.
+            Err(Fault::Timeout) if open.session.get().is_none() => {}
             Err(Fault::Timeout) => open.silent.set(open.silent.get() + 1),
             _ => open.silent.set(0),
         }
@@ -129,24 +136,73 @@ impl Multiplexed {
         outcome
     }
 
+    /// Waits until the connection is established, by a task of its own: a query that is given up does not end
+    /// what others wait for.
+    async fn session<'o>(&self, open: &'o Rc<Open>) -> Result<&'o Session, Fault> {
+        loop {
+            if let Some(session) = open.session.get() {
+                return Ok(session);
+            }
+            if !open.dialling.get() {
+                let permit = self.quotas.take()?;
+                open.since.set(Some(Instant::now()));
+                open.fault.set(None);
+                open.dialling.set(true);
+                let dial = Dial {
+                    upstream: Arc::clone(&self.upstream),
+                    open: Rc::downgrade(open),
+                    within: self.dial,
+                    idle: self.keeping.idle,
+                };
+                spawn_local(dial.run(self.protocol, self.get, permit));
+            }
+            open.dialled.notified().await;
+            if let Some(fault) = open.fault.get() {
+                return Err(fault);
+            }
+        }
+    }
+}
+
+/// The establishing of a connection.
+struct Dial {
+    upstream: Arc<Upstream>,
+    /// The connection, unless the worker has given it up.
+    open: Weak<Open>,
+    /// How long it may take.
+    within: Duration,
+    /// How long the connection is kept without queries.
+    idle: Duration,
+}
+
+impl Dial {
+    async fn run(self, protocol: Protocol, get: bool, permit: Permit) {
+        let established = self.establish(protocol, get, permit).await;
+        let Some(open) = self.open.upgrade() else { return };
+        match established {
+            // There is none yet, since only one task at a time establishes it.
+            Ok(session) => drop(open.session.set(session)),
+            Err(fault) => open.fault.set(Some(fault)),
+        }
+        open.dialling.set(false);
+        open.dialled.notify_waiters();
+    }
+
     /// Establishes the connection, which then runs as its own task.
-    async fn connect(&self, open: &Rc<Open>) -> Result<Session, Fault> {
-        let permit = self.quotas.take()?;
-        open.since.set(Some(Instant::now()));
-        let open = Rc::downgrade(open);
-        let upstream = Arc::clone(&self.upstream);
+    async fn establish(&self, protocol: Protocol, get: bool, permit: Permit) -> Result<Session, Fault> {
+        let (upstream, open) = (Arc::clone(&self.upstream), Weak::clone(&self.open));
         let late = |_| Fault::Timeout;
-        match self.protocol {
+        match protocol {
             Protocol::Encrypted(Encryption::Quic) => {
-                let dialled = timeout(self.dial, quic::connect(upstream)).await;
+                let dialled = timeout(self.within, quic::connect(upstream)).await;
                 let (session, ended) = dialled.map_err(late)??;
-                tokio::task::spawn_local(keep(ended, open, self.keeping.idle, permit));
+                spawn_local(keep(ended, open, self.idle, permit));
                 Ok(Session::Quic(session))
             }
             _ => {
-                let dialled = timeout(self.dial, https::connect(upstream, self.get)).await;
+                let dialled = timeout(self.within, https::connect(upstream, get)).await;
                 let (session, ended) = dialled.map_err(late)??;
-                tokio::task::spawn_local(keep(ended, open, self.keeping.idle, permit));
+                spawn_local(keep(ended, open, self.idle, permit));
                 Ok(Session::Https(session))
             }
         }
@@ -175,18 +231,36 @@ async fn keep(connection: impl Future, open: Weak<Open>, idle: Duration, _permit
 }
 
 /// A query under way.
-struct Pending(Rc<Open>);
+struct Pending {
+    open: Rc<Open>,
+    begun: Instant,
+    /// When it is given up after this long, that counts as silence; `None` once it has an outcome.
+    patience: Option<Duration>,
+}
 
 impl Pending {
-    fn new(open: &Rc<Open>) -> Pending {
+    fn new(open: &Rc<Open>, patience: Duration) -> Pending {
         open.pending.set(open.pending.get() + 1);
-        Pending(Rc::clone(open))
+        Pending {
+            open: Rc::clone(open),
+            begun: Instant::now(),
+            patience: Some(patience),
+        }
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.0.pending.set(self.0.pending.get() - 1);
-        self.0.quiet.set(Some(Instant::now()));
+        let open = &self.open;
+        open.pending.set(open.pending.get() - 1);
+        open.quiet.set(Some(Instant::now()));
+        let is_established = open.session.get().is_some();
+        if is_established
+            && self
+                .patience
+                .is_some_and(|patience| self.begun.elapsed() >= patience)
+        {
+            open.silent.set(open.silent.get() + 1);
+        }
     }
 }

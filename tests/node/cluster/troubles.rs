@@ -173,7 +173,7 @@ fn killed(subject: &Subject) {
     subject.await_other(id);
 }
 
-/// Has the kernel kill it: another process, which it may not kill, uses up the memory of its cgroup.
+/// Has the kernel kill it: another process uses up the memory of its cgroup.
 fn out_of_memory(subject: &Subject) {
     let id = subject.running().expect("it runs");
     script(&format!(
@@ -181,9 +181,9 @@ fn out_of_memory(subject: &Subject) {
          group=/sys/fs/cgroup/memory$path limit=memory.limit_in_bytes used=memory.usage_in_bytes
          [ -e $group ] || {{ group=/sys/fs/cgroup$path limit=memory.max used=memory.current; }}
          echo $(($(cat $group/$used) + 8388608)) > $group/$limit
-         echo -1000 > /proc/self/oom_score_adj
+         echo 1000 > /proc/{id}/oom_score_adj
          echo $$ > $group/cgroup.procs
-         python3 -c 'bytearray(1 << 26)' || true"
+         python3 -c 'bytearray(1 << 25)' || true"
     ));
     subject.await_other(id);
 }

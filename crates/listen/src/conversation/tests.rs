@@ -62,3 +62,42 @@ fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
         assert_eq!(reason, None);
     });
 }
+
+/// A reply that ends can make room for queries that were read before, while the client sends more.
+#[test]
+fn what_was_read_before_is_answered_before_more_is_read() {
+    LocalRuntime::new().unwrap().block_on(async {
+        let (service, connections, _stopping) = service();
+        let address = SocketAddr::new(LISTENER.ip(), 40_000);
+        let connection = connections.open(address.ip(), Uptime::START).unwrap();
+        let client = Client {
+            address,
+            server: service.server,
+            transport: Transport::Tcp,
+            received: service.worker.now(),
+            limit: MESSAGE_MAXIMUM,
+            keepalive: None,
+        };
+        let (ours, mut theirs) = tokio::io::duplex(FRAME_MAXIMUM);
+        let mut conversation = Conversation::new(Rc::clone(&service.worker), ours, client, connection);
+        let mut query = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01".to_vec();
+        query[1] = query.len() as u8 - 2;
+        let kept = query.repeat(FRAME_MAXIMUM / query.len());
+        conversation.keep(&kept, false);
+        theirs.write_all(&query).await.unwrap();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let polled = conversation.poll(&mut context);
+        assert!(matches!(polled, Poll::Ready(Ok(false))), "{polled:?}");
+        assert!(
+            conversation.owed.connection.has_input(|input| input == kept),
+            "nothing was read"
+        );
+        conversation.go_on();
+        assert!(
+            !conversation
+                .owed
+                .connection
+                .has_input(|input| Frames::of(input).is_due())
+        );
+    });
+}

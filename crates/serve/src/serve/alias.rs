@@ -61,28 +61,32 @@ impl Worker {
         // Nested lists would multiply the cost of a query, so only the first alias may have several targets.
         if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
-            return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
+            // That says nothing about this name, only about the aliases that led to it.
+            return Some(Response {
+                store: false,
+                ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
+            });
         }
         let mut targets = targets.iter();
         let (target, inner, found) = loop {
             let target = targets.next()?;
             let inner = request.internal(target, request.qtype, request.qclass);
             request.trace(|| explain::alias(request, &inner));
-            let inner = self.ask_from_the_top(live, inner, query.waiting.of_inner(request));
-            let Query {
-                request: inner,
-                state,
-                ..
-            } = *inner.await.ok()?;
-            let State::Response(found) = state else {
-                return None;
+            let (inner, found) = match live.turns_away(&inner, &self.shared.ledger) {
+                true => (inner, prohibited()),
+                false => self.ask_target(live, query, inner).await?,
             };
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);
             }
         };
+        let store = found.store
+            // A stale answer would be stored as a fresh one.
+            && found.origin != Origin::Stale
+            // The target was resolved for this client; a cache here answers all of them.
+            && live.answers_alike(&inner);
         if inner.name == request.name {
-            return Some(found);
+            return Some(Response { store, ..found });
         }
         let so_far = match lead {
             Lead::Source(alias) => alias.so_far.as_ref().map(|so_far| so_far.message.clone()),
@@ -102,7 +106,33 @@ impl Worker {
                 build::continued(&so_far, &message)
             }
         };
-        Some(led_to(found, whole))
+        Some(Response {
+            store,
+            ..led_to(found, whole)
+        })
+    }
+
+    /// The response for an alias's target, with its query; `None` if it was dropped.
+    async fn ask_target(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        query: &Query,
+        inner: Request,
+    ) -> Option<(Request, Response)> {
+        let waiting = query.waiting.of_inner(&query.request);
+        let inner = self.ask_from_the_top(live, inner, waiting).await.ok()?;
+        match inner.state {
+            State::Response(found) => Some((inner.request, found)),
+            _ => None,
+        }
+    }
+}
+
+/// The response for a target that this client may not ask for.
+fn prohibited() -> Response {
+    Response {
+        store: false,
+        ..Response::error(rcode::REFUSED, ExtendedError::Prohibited)
     }
 }
 
@@ -112,11 +142,11 @@ fn led_to(found: Response, whole: Option<Vec<u8>>) -> Response {
         return Response::error(rcode::SERVFAIL, ExtendedError::Other);
     };
     let answer = Response::answer(Arc::new(answer), Origin::Filter, false);
+    let failed = found.failed() || found.rcode == rcode::SERVFAIL && found.origin == Origin::Cache;
     Response {
         error: found.error.filter(|_| answer.rcode == found.rcode),
-        store: found.store,
         // No filter decided that the target could not be resolved.
-        origin: if answer.rcode == found.rcode && found.failed() {
+        origin: if answer.rcode == found.rcode && failed {
             found.origin
         } else {
             Origin::Filter

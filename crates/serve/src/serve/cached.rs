@@ -243,8 +243,9 @@ impl Worker {
         }
     }
 
-    /// Caches a response from below, unless another query that waited for the same has done so. Afterwards
-    /// the TTLs are within the cache's bounds, whether cached or not.
+    /// Caches a response from below, unless another query that waited for the same has done so. An answer that
+    /// must not be cached replaces an older one all the same (RFC 8767 section 4). Afterwards the TTLs are
+    /// within the cache's bounds, whether cached or not.
     fn keep(
         &self,
         live: &Live,
@@ -265,10 +266,9 @@ impl Worker {
         let key = self.key(live, request);
         let before = self.shared.cache.peek(&key);
         let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at >= began);
-        let never = kept.is_some_and(|(_, keeping)| !keeping.store);
         let now = self.now();
         let slept = now.since(began) > LONGEST_WAIT;
-        if never || !response.store || !request.may_store() || done || slept {
+        if !response.store || !request.may_store() || done || slept {
             return;
         }
         let stored = |answer: &Answer, kind, ttl: u32, stale: Duration| {
@@ -286,6 +286,9 @@ impl Worker {
             self.shared.cache.insert(&key, &stored);
         };
         match (kept, response.to_answer()) {
+            (Some((_, keeping)), _) if !keeping.store => {
+                self.shared.cache.remove(&key);
+            }
             (Some((kind, _)), Some(answer)) => {
                 let window = cache.serve_stale.filter(|_| response.stale);
                 let window = window.map_or(Duration::ZERO, |stale| stale.window);
@@ -299,6 +302,10 @@ impl Worker {
                     let ttl = failure_ttl(seconds(cache.failure), before);
                     stored(&failure, Kind::Failure, ttl, Duration::ZERO);
                 }
+            }
+            // A filter may have decided for this client alone.
+            _ if meaning == Some(Meaning::Unkept) && response.origin != Origin::Filter => {
+                self.shared.cache.remove(&key);
             }
             _ => {}
         }

@@ -63,6 +63,9 @@ pub struct Pipeline {
     pub gate: Option<Gate>,
     /// Whether sources are asked for ANY.
     pub wants_any: bool,
+    /// Whether all clients get the same answers. What stands below `cache` does not count: it decides for all
+    /// clients.
+    pub answers_alike: bool,
 }
 
 /// A filter with an events phase, in a pipeline.
@@ -159,8 +162,9 @@ impl Generation {
         check_places(&config, &filters)?;
         let tap = tap(&config, previous);
         let taps_clients = tap.as_ref().is_some_and(|tap| tap.wants_clients());
-        for pipeline in &mut pipelines {
+        for (pipeline, zone) in pipelines.iter_mut().zip(&config.zones) {
             pipeline.note_phases(&filters, taps_clients);
+            pipeline.note_likeness(&filters, zone);
         }
         let of_pipelines = pipelines.iter().zip(&config.zones);
         let of_pipelines = of_pipelines.map(|(pipeline, zone)| OfPipeline {
@@ -242,6 +246,7 @@ fn pipeline(
             .stages
             .iter()
             .any(|stage| matches!(stage, config::Stage::Source(source) if source.wants_any())),
+        answers_alike: false,
     }
 }
 
@@ -453,6 +458,20 @@ impl Pipeline {
         if taps_clients {
             self.tells = Outcomes::ALL;
         }
+    }
+
+    /// Finds out whether something may answer clients differently: `clients`, or a filter or source above
+    /// `cache`.
+    fn note_likeness(&mut self, filters: &[Loaded], zone: &config::Zone) {
+        let alike = |stage: &config::Stage| match stage {
+            config::Stage::Filter(filter) => {
+                let interest = filters[*filter].filter.interest();
+                !interest.queries && !interest.responses
+            }
+            config::Stage::Source(source) => !source.decides_by_client(),
+            config::Stage::Cache(_) => true,
+        };
+        self.answers_alike = self.gate.is_none() && zone.stages.iter().take(self.cache_at).all(alike);
     }
 }
 

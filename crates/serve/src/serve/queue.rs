@@ -69,8 +69,7 @@ pub(super) enum Owed {
     Reply(Debt, Box<dyn DeferredReply>),
     /// The waiting query that it was made for.
     Query(oneshot::Sender<Box<Query>>),
-    /// The cache, which stored it already. If there was no result, or it was not stored, the next attempt is
-    /// delayed.
+    /// The cache, which stored it already. If it failed, the next attempt is delayed.
     Cache(RefreshClaim),
 }
 

@@ -29,6 +29,9 @@ use super::queue::{Query, Waiting};
 use super::request::Request;
 use super::worker::Worker;
 
+/// How often a query waits for others' answers to its question, while their leaders have to give way.
+const JOINS: usize = 4;
+
 /// Why a query stops waiting before its answer has arrived.
 pub(super) enum GaveUp {
     /// Another query took its place.
@@ -64,20 +67,22 @@ impl Worker {
                 told => self.shared.routes.hash_one(told),
             },
         );
-        match self.shared.flights.join(&key) {
-            Join::Lead(leader) => self.lead(live, request, waiting, index, leader).await,
-            Join::Follow(resolution) => {
-                add(&live.counters(request).coalesced, 1);
-                let did = || "waits for an upstream query already in flight".into();
-                request.trace(|| explain::source(request, did()));
-                match wait(request, waiting, pin!(resolution)).await {
-                    Ok(Some(resolution)) => resolution,
-                    // The leader was rejected.
-                    Ok(None) => Resolution::BOUNDED,
-                    Err(why) => self.gave_up(live, request, why),
-                }
+        for _ in 0..JOINS {
+            let resolution = match self.shared.flights.join(&key) {
+                Join::Lead(leader) => return self.lead(live, request, waiting, index, leader).await,
+                Join::Follow(resolution) => resolution,
+            };
+            add(&live.counters(request).coalesced, 1);
+            let did = || "waits for an upstream query already in flight".into();
+            request.trace(|| explain::source(request, did()));
+            match wait(request, waiting, pin!(resolution)).await {
+                Ok(Some(resolution)) => return resolution,
+                // The leader had to give way, which was about its client, not this one.
+                Ok(None) => {}
+                Err(why) => return self.gave_up(live, request, why),
             }
         }
+        Resolution::BOUNDED
     }
 
     /// Asks the source for this query and its followers.
@@ -95,7 +100,7 @@ impl Worker {
         match wait(request, waiting, asking.as_mut()).await {
             Ok(resolved) => {
                 self.note(live, request, &resolved, begun);
-                if resolved.refused == Some(Refused::Rejected) {
+                if resolved.refused.is_some() {
                     return resolved.resolution;
                 }
                 match &resolved.resolution {

@@ -156,9 +156,16 @@ impl Worker {
             Owed::Reply(_debt, reply) => self.reply(live, &mut query, reply),
             // The receiver may be gone.
             Owed::Query(sender) => return drop(sender.send(query)),
-            // Harmless if a newer entry has replaced it.
-            Owed::Cache(claim) => claim.entry().refresh_failed(self.now()),
+            Owed::Cache(claim) => match &query.state {
+                State::Response(response) if !response.failed() => {}
+                // Harmless if a newer entry has replaced it.
+                _ => claim.entry().refresh_failed(self.now()),
+            },
             Owed::Nothing => {}
+        }
+        // Otherwise nobody would ever pass on the events of a generation that has been replaced meanwhile.
+        if !std::ptr::eq(live, &**self.live.borrow()) {
+            self.tell_all(live);
         }
         query.request.clear();
         (query.state, query.waiting) = (State::Gone, Waiting::default());

@@ -167,6 +167,17 @@ impl Zones {
         }
     }
 
+    /// Whether the owner of a name, or of the name above it, depends on the client or the listener.
+    pub(crate) fn depends_on_asker(&self, name: &[u8]) -> bool {
+        let by_query = |name: &[u8]| {
+            self.disputed
+                .as_ref()
+                .and_then(|disputed| disputed.owners.longest(name))
+                .is_some_and(|owner| matches!(owner, Owner::ByQuery(_)))
+        };
+        by_query(name) || above(name).is_some_and(by_query)
+    }
+
     /// The owner of a DS question. DS records are on the parent side of a zone cut (RFC 4035 section 3.1.4.1;
     /// RFC 8375 section 4 says the same of `home.arpa.`). If no pipeline owns the parent, the zone itself
     /// answers what it knows.
