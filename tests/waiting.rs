@@ -305,8 +305,10 @@ fn an_answer_comes_although_the_first_to_ask_gives_way_to_its_upstream() {
         greedy.ask(&format!("n{number}.example"));
     }
     // Its oldest query is displaced when another client needs room.
+    let mut round = 0;
     until("the first to be gone", || {
-        Flood::from(from(4), proxy.address).ask("other.example");
+        round += 1;
+        Flood::from(from(4), proxy.address).ask(&format!("other{round}.example"));
         proxy.metrics().sum("dnsweir_forward_displaced_total", &[]) >= 1.0
     });
     upstream.await_count("www.example", 2);

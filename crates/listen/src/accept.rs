@@ -73,7 +73,7 @@ impl Acceptor {
             Some(last) => last,
             None => tokio::select! {
                 accepted = self.listener.accept() => return Some(accepted),
-                _ = self.service.stop.changed() => {
+                _ = self.service.leave.changed() => {
                     self.pass_on();
                     *self.last.insert(Instant::now() + HANDSHAKE)
                 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -394,7 +394,7 @@ impl ClientConnection {
 
     /// Returns the bytes it holds.
     pub fn octets(&self) -> usize {
-        self.octets.load(Relaxed)
+        self.octets.load(Acquire)
     }
 
     /// Returns whether it was dismissed.
@@ -533,7 +533,8 @@ impl ClientConnection {
             *held = Buffers::default();
         }
         let after = held.octets();
-        let before = self.octets.swap(after, Relaxed);
+        // Who sees it hold nothing also sees why.
+        let before = self.octets.swap(after, Release);
         for total in [&self.client.octets, &self.all.octets] {
             // Wraps, which subtracts if `after` is smaller.
             total.fetch_add(after.wrapping_sub(before), Relaxed);

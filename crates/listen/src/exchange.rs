@@ -372,8 +372,9 @@ impl Drop for Asked {
             exchange.taken.notify_one();
         } else {
             exchange.asking.set(exchange.asking.get() - 1);
+            exchange.connection.owe(exchange.asking.get() > 0);
         }
-        // Neither do requests that get no reply of ours.
+        // A request without a reply of ours does not show that the client takes earlier ones.
         if self.replied || exchange.sending.get() == 0 {
             exchange.happened();
         }

@@ -198,26 +198,28 @@ pub struct Listener {
     pub server: u16,
     switch: Arc<Switch>,
     /// Set to true to end its tasks.
-    stop: watch::Sender<bool>,
+    leave: watch::Sender<bool>,
     /// One task per socket.
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Listener {
     /// Starts to listen, on the worker's own thread. `limits` may change; open connections keep their TLS
-    /// settings.
+    /// settings. When `stop` becomes true, they end once they are idle.
     pub fn start(
         worker: &Rc<Worker>,
         registered: Registered,
         server: u16,
         limits: &Rc<RefCell<Limits>>,
+        stop: &watch::Receiver<bool>,
     ) -> Listener {
-        let (stop, stopping) = watch::channel(false);
+        let (leave, leaving) = watch::channel(false);
         let service = Service {
             worker: Rc::clone(worker),
             server,
             limits: Rc::clone(limits),
-            stop: stopping,
+            stop: stop.clone(),
+            leave: leaving,
         };
         let listen = |socket| match socket {
             Ready::Udp(socket) => spawn_local(udp::listen(socket, service.clone())),
@@ -230,7 +232,7 @@ impl Listener {
             address: (registered.address, registered.encryption),
             server,
             switch: registered.switch,
-            stop,
+            leave,
             tasks: registered.sockets.into_iter().map(listen).collect(),
         }
     }
@@ -240,12 +242,12 @@ impl Listener {
         &self.switch
     }
 
-    /// Has it accept nothing new, drain its sockets and end. Open connections end once they are idle.
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
+    /// Has it accept nothing new, drain its sockets and end. Open connections stay.
+    pub fn leave(&self) {
+        self.leave.send_replace(true);
     }
 
-    /// Resolves when the listener, after [`Listener::stop`], has drained its sockets.
+    /// Resolves when the listener, after [`Listener::leave`], has drained its sockets.
     pub async fn ended(&mut self) {
         for task in self.tasks.iter_mut().filter(|task| !task.is_finished()) {
             let _ = task.await;

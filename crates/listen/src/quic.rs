@@ -53,7 +53,7 @@ pub async fn listen(endpoint: Endpoint, mut service: Service) {
                 Some(incoming) => enter(incoming, &service),
                 None => return,
             },
-            _ = service.stop.changed() => return endpoint.set_server_config(None),
+            _ = service.leave.changed() => return endpoint.set_server_config(None),
         }
     }
 }

@@ -20,8 +20,10 @@ pub struct Service {
     pub server: u16,
     /// What a reload may change.
     pub limits: Rc<RefCell<Limits>>,
-    /// Becomes true when nothing new may be accepted.
+    /// Becomes true when open connections are to end once they are idle.
     pub stop: watch::Receiver<bool>,
+    /// Becomes true when nothing new may be accepted.
+    pub leave: watch::Receiver<bool>,
 }
 
 /// What listeners need to know besides their sockets.

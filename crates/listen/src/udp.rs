@@ -39,16 +39,17 @@ pub async fn listen(socket: Socket, service: Service) {
         worker,
         server,
         limits,
-        mut stop,
+        mut leave,
+        ..
     } = service;
     let socket = Rc::new(socket);
     let mut batch = Batch::default();
     let limit = || limits.borrow().udp_size;
     let mut exchange = Exchange::new(&Rc::new(Late::new(&socket)), limit());
     // Polls with the socket's own waker slot: `readable` would register and remove a waiter for each batch.
-    // The wakeup from `stop` is registered once; afterwards a check is enough.
-    let look = stop.clone();
-    let mut stopped = pin!(stop.changed());
+    // The wakeup from `leave` is registered once; afterwards a check is enough.
+    let look = leave.clone();
+    let mut stopped = pin!(leave.changed());
     let mut asked = false;
     let late = Rc::clone(&exchange.late);
     let _ending = Ending(Rc::clone(&late));

@@ -39,21 +39,28 @@ pub(super) struct Multiplexed {
 #[derive(Default)]
 struct Open {
     session: OnceCell<Session>,
-    /// Whether it is being established.
-    dialling: Cell<bool>,
-    /// Why it could not be established, for those that waited for that.
-    fault: Cell<Option<Fault>>,
-    /// Notified when it is established, or could not be.
-    dialled: Notify,
+    /// While it is being established.
+    dialling: RefCell<Option<Rc<Dialling>>>,
     /// When establishing it began.
     since: Cell<Option<Instant>>,
     /// Whether it has carried a reply.
     proven: Cell<bool>,
+    /// When something last came over it.
+    heard: Cell<Option<Instant>>,
     /// Queries without a reply yet.
     pending: Cell<usize>,
     quiet: Cell<Option<Instant>>,
     /// Queries in a row without a reply in time.
     silent: Cell<u32>,
+}
+
+/// One attempt to establish a connection, which all queries for it wait for.
+#[derive(Default)]
+struct Dialling {
+    /// Notified when it has ended.
+    ended: Notify,
+    /// Why it failed.
+    fault: Cell<Option<Fault>>,
 }
 
 /// The protocol on a connection.
@@ -122,15 +129,17 @@ impl Multiplexed {
     }
 
     async fn ask(&self, open: &Rc<Open>, query: &Query, until: Instant) -> Result<Reply, Fault> {
-        let mut pending = Pending::new(open, self.upstream.rto());
-        let asked = async { self.session(open).await?.ask(query).await };
+        let pending = Pending::new(open, self.upstream.rto());
+        let asked = async {
+            let session = self.session(open).await?;
+            pending.asked.set(Some(Instant::now()));
+            session.ask(query).await
+        };
         let outcome = timeout_at(until, asked).await.unwrap_or(Err(Fault::Timeout));
-        pending.patience = None;
-        match &outcome {
-            // While it is being established, the time limit of that decides.
-            Err(Fault::Timeout) if open.session.get().is_none() => {}
-            Err(Fault::Timeout) => open.silent.set(open.silent.get() + 1),
-            _ => open.silent.set(0),
+        if !matches!(outcome, Err(Fault::Timeout)) {
+            pending.asked.set(None);
+            open.heard.set(Some(Instant::now()));
+            open.silent.set(0);
         }
         open.proven.set(open.proven.get() || outcome.is_ok());
         outcome
@@ -139,28 +148,36 @@ impl Multiplexed {
     /// Waits until the connection is established, by a task of its own: a query that is given up does not end
     /// what others wait for.
     async fn session<'o>(&self, open: &'o Rc<Open>) -> Result<&'o Session, Fault> {
-        loop {
-            if let Some(session) = open.session.get() {
-                return Ok(session);
-            }
-            if !open.dialling.get() {
-                let permit = self.quotas.take()?;
-                open.since.set(Some(Instant::now()));
-                open.fault.set(None);
-                open.dialling.set(true);
-                let dial = Dial {
-                    upstream: Arc::clone(&self.upstream),
-                    open: Rc::downgrade(open),
-                    within: self.dial,
-                    idle: self.keeping.idle,
-                };
-                spawn_local(dial.run(self.protocol, self.get, permit));
-            }
-            open.dialled.notified().await;
-            if let Some(fault) = open.fault.get() {
-                return Err(fault);
-            }
+        if let Some(session) = open.session.get() {
+            return Ok(session);
         }
+        let known = open.dialling.borrow().clone();
+        let dialling = match known {
+            Some(dialling) => dialling,
+            None => self.dial(open)?,
+        };
+        dialling.ended.notified().await;
+        // Without either, the attempt was broken off.
+        open.session
+            .get()
+            .ok_or(dialling.fault.get().unwrap_or(Fault::Closed))
+    }
+
+    /// Begins to establish the connection.
+    fn dial(&self, open: &Rc<Open>) -> Result<Rc<Dialling>, Fault> {
+        let permit = self.quotas.take()?;
+        open.since.set(Some(Instant::now()));
+        let dialling = Rc::new(Dialling::default());
+        *open.dialling.borrow_mut() = Some(Rc::clone(&dialling));
+        let dial = Dial {
+            upstream: Arc::clone(&self.upstream),
+            open: Rc::downgrade(open),
+            dialling: Rc::clone(&dialling),
+            within: self.dial,
+            idle: self.keeping.idle,
+        };
+        spawn_local(dial.run(self.protocol, self.get, permit));
+        Ok(dialling)
     }
 }
 
@@ -169,6 +186,7 @@ struct Dial {
     upstream: Arc<Upstream>,
     /// The connection, unless the worker has given it up.
     open: Weak<Open>,
+    dialling: Rc<Dialling>,
     /// How long it may take.
     within: Duration,
     /// How long the connection is kept without queries.
@@ -177,15 +195,12 @@ struct Dial {
 
 impl Dial {
     async fn run(self, protocol: Protocol, get: bool, permit: Permit) {
-        let established = self.establish(protocol, get, permit).await;
-        let Some(open) = self.open.upgrade() else { return };
-        match established {
+        match (self.establish(protocol, get, permit).await, self.open.upgrade()) {
             // There is none yet, since only one task at a time establishes it.
-            Ok(session) => drop(open.session.set(session)),
-            Err(fault) => open.fault.set(Some(fault)),
+            (Ok(session), Some(open)) => drop(open.session.set(session)),
+            (Ok(_), None) => {}
+            (Err(fault), _) => self.dialling.fault.set(Some(fault)),
         }
-        open.dialling.set(false);
-        open.dialled.notify_waiters();
     }
 
     /// Establishes the connection, which then runs as its own task.
@@ -206,6 +221,16 @@ impl Dial {
                 Ok(Session::Https(session))
             }
         }
+    }
+}
+
+/// However it ends, the queries that wait for it go on, and the next one may try again.
+impl Drop for Dial {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.upgrade() {
+            open.dialling.take();
+        }
+        self.dialling.ended.notify_waiters();
     }
 }
 
@@ -233,9 +258,10 @@ async fn keep(connection: impl Future, open: Weak<Open>, idle: Duration, _permit
 /// A query under way.
 struct Pending {
     open: Rc<Open>,
-    begun: Instant,
-    /// When it is given up after this long, that counts as silence; `None` once it has an outcome.
-    patience: Option<Duration>,
+    /// When it was sent; `None` before, and once it has an outcome.
+    asked: Cell<Option<Instant>>,
+    /// After this long without one, it counts as silence.
+    patience: Duration,
 }
 
 impl Pending {
@@ -243,8 +269,8 @@ impl Pending {
         open.pending.set(open.pending.get() + 1);
         Pending {
             open: Rc::clone(open),
-            begun: Instant::now(),
-            patience: Some(patience),
+            asked: Cell::default(),
+            patience,
         }
     }
 }
@@ -254,12 +280,10 @@ impl Drop for Pending {
         let open = &self.open;
         open.pending.set(open.pending.get() - 1);
         open.quiet.set(Some(Instant::now()));
-        let is_established = open.session.get().is_some();
-        if is_established
-            && self
-                .patience
-                .is_some_and(|patience| self.begun.elapsed() >= patience)
-        {
+        let is_silent = |asked: Instant| {
+            asked.elapsed() >= self.patience && open.heard.get().is_none_or(|heard| heard < asked)
+        };
+        if self.asked.get().is_some_and(is_silent) {
             open.silent.set(open.silent.get() + 1);
         }
     }

@@ -26,11 +26,13 @@ fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     let server = shared.server(LISTENER);
     let live = Live::new(Arc::new(generation), Vec::new(), None, Arc::clone(&shared), 0);
     let (stopping, stop) = watch::channel(false);
+    let leave = stop.clone();
     let service = Service {
         worker: Worker::new(shared, live),
         server,
         limits: Rc::new(RefCell::new(limits)),
         stop,
+        leave,
     };
     (service, connections, stopping)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use tokio::runtime::LocalOptions;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::watchdog::{BEAT, Pulse};
@@ -19,8 +19,9 @@ use crate::listen::{Address, Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
 
-/// The interval of looks, at the end, whether clients have taken their replies.
+/// How often a stop looks whether clients have taken their replies, and for how long at most.
 const LOOK: Duration = Duration::from_millis(5);
+const TAKING: Duration = Duration::from_secs(1);
 
 /// A generation for one worker, ready so that nothing can fail any more.
 pub struct Adoption {
@@ -159,6 +160,8 @@ struct Work {
     limits: Rc<RefCell<Limits>>,
     pulse: Arc<Pulse>,
     listeners: Vec<Listener>,
+    /// Set to true to end open connections once they are idle.
+    stop: watch::Sender<bool>,
     /// Sockets registered for the next generation.
     ready: Ready,
     /// The addresses it left when it stepped aside, until it listens again.
@@ -186,6 +189,7 @@ async fn work(
         limits: Rc::new(RefCell::new(limits)),
         pulse,
         listeners: Vec::new(),
+        stop: watch::Sender::new(false),
         ready: Ready::new(),
         left: Vec::new(),
         leaving: Vec::new(),
@@ -227,9 +231,10 @@ async fn work(
 
 impl Work {
     fn listen(&self, ready: Ready) -> Vec<Listener> {
+        let stop = self.stop.subscribe();
         let ready = ready.into_iter();
         ready
-            .map(|(sockets, server)| Listener::start(&self.worker, sockets, server, &self.limits))
+            .map(|(sockets, server)| Listener::start(&self.worker, sockets, server, &self.limits, &stop))
             .collect()
     }
 
@@ -253,7 +258,7 @@ impl Work {
         let unwanted = self
             .listeners
             .extract_if(.., |listener| !is_wanted(listener.address));
-        self.leaving.extend(unwanted.inspect(|listener| listener.stop()));
+        self.leaving.extend(unwanted.inspect(|listener| listener.leave()));
         self.left.retain(|(address, _)| is_wanted(*address));
         self.choose();
         // Sockets that were turned off while it hung are replaced first: guarded ones count as on.
@@ -310,12 +315,14 @@ impl Work {
             .iter()
             .map(|listener| (listener.address, listener.server));
         self.left.extend(left);
+        self.stop.send_replace(true);
+        self.stop = watch::Sender::new(false);
         self.leave();
     }
 
     /// Has all listeners drain their sockets and end.
     fn leave(&mut self) {
-        self.listeners.iter().for_each(Listener::stop);
+        self.listeners.iter().for_each(Listener::leave);
         self.leaving.append(&mut self.listeners);
     }
 
@@ -364,6 +371,7 @@ impl Work {
     async fn end(mut self, within: Duration) {
         // Sockets turned off now stay off.
         self.pulse.guard(std::iter::empty());
+        self.stop.send_replace(true);
         self.leave();
         let connections = Arc::clone(&self.limits.borrow().connections);
         let ended = async {
@@ -371,9 +379,13 @@ impl Work {
                 listener.ended().await;
             }
             self.worker.drained().await;
-            while connections.owe_replies() {
-                sleep(LOOK).await;
-            }
+            // A client that does not read must not hold the others up.
+            let taken = async {
+                while connections.owe_replies() {
+                    sleep(LOOK).await;
+                }
+            };
+            let _ = timeout(TAKING, taken).await;
         };
         if timeout(within, ended).await.is_err() {
             tracing::warn!(worker = self.index, "queries in flight were abandoned");

@@ -69,7 +69,7 @@ pub(super) enum Owed {
     Reply(Debt, Box<dyn DeferredReply>),
     /// The waiting query that it was made for.
     Query(oneshot::Sender<Box<Query>>),
-    /// The cache, which stored it already. If it failed, the next attempt is delayed.
+    /// The cache, which stored it already. If it failed, or must not be stored, the next attempt is delayed.
     Cache(RefreshClaim),
 }
 

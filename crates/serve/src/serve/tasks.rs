@@ -157,7 +157,7 @@ impl Worker {
             // The receiver may be gone.
             Owed::Query(sender) => return drop(sender.send(query)),
             Owed::Cache(claim) => match &query.state {
-                State::Response(response) if !response.failed() => {}
+                State::Response(response) if response.store && !response.failed() => {}
                 // Harmless if a newer entry has replaced it.
                 _ => claim.entry().refresh_failed(self.now()),
             },

@@ -136,6 +136,13 @@ impl Follower {
         }
         if let Some(pause) = confirmed {
             state.counters.count(Outcome::Unchanged);
+            if !problems.is_empty() {
+                tracing::warn!(
+                    "secondary {}: only some primaries could be asked: {}",
+                    state.origin,
+                    problems.join("; ")
+                );
+            }
             // The zone may have expired since, while others were asked.
             return if self.expires.is_some() { pause } else { FIRST };
         }
