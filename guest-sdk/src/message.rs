@@ -119,8 +119,8 @@ impl Message {
 
     /// An edit that gives these sections of the message other records, however many there are.
     ///
-    /// Three kinds of records are left out: signatures (RRSIG), since they are over the records that a
-    /// section had; records that no verdict may have, for which the host would refuse it; and those beyond
+    /// Three kinds of records are left out: the signatures (RRSIG) that a section had, since they are over the
+    /// records that it had; records that no verdict may have, for which the host would refuse it; and those beyond
     /// about 900 KB, which is as much as a call can hand over. Messages have less, unless thousands of
     /// records have names of more than 150 bytes.
     ///
@@ -140,7 +140,11 @@ impl Message {
         let mut edit = ResponseEdit::new();
         let mut room = budget::MOST;
         for (section, records) in sections {
-            let records = records.into_iter().filter_map(writable);
+            let had = self.section(section);
+            let is_stale =
+                |record: &&Record| Type(record.record_type().into()) == Type::RRSIG && had.contains(record);
+            let records = records.into_iter().filter(|record| !is_stale(record));
+            let records = records.filter_map(writable);
             let fitting = records.map_while(|(record, octets)| {
                 room = room.checked_sub(octets)?;
                 Some(record)
@@ -150,7 +154,7 @@ impl Message {
             edit = match records.first() {
                 None => edit.remove(all),
                 // Nothing can take the place of records that are not there.
-                Some(first) if self.section(section).is_empty() => {
+                Some(first) if had.is_empty() => {
                     let first = first.clone();
                     edit.append(section, first).replace(all, records)
                 }
@@ -168,7 +172,7 @@ fn writable(record: &Record) -> Option<(crate::Record, usize)> {
     // Types and classes of questions and of messages as a whole (RFC 6895 section 3).
     let is_reserved = matches!(rtype.0, 0 | 41 | 128..=255) || matches!(class.0, 0 | 254 | 255);
     let data = encoded(&record.data);
-    if is_reserved || rtype == Type::RRSIG || !is_whole(rtype, &data) {
+    if is_reserved || !is_whole(rtype, &data) {
         return None;
     }
     let owner = NameBuf::try_from(&record.name).ok()?;

@@ -13,7 +13,7 @@ use super::service_entries::apply_schema;
 use super::{kubectl, state};
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 19] = [
+const VARIANTS: [&[&str]; 20] = [
     &[],
     &["mode=link-local"],
     &["mode=local-redirect", "pods.enabled=true"],
@@ -57,6 +57,8 @@ const VARIANTS: [&[&str]; 19] = [
         "config=listen \"127.0.0.1\"; admin \"127.0.0.1:9253\"",
     ],
     &["mode=local-redirect", "config=admin \"0.0.0.0:9253\""],
+    // The port that `admin` has by default.
+    &["config=listen \"127.0.0.1\"; admin \"127.0.0.1\""],
     &["mode=link-local", "webhook.enabled=true"],
     &[
         "webhook.enabled=true",
@@ -248,7 +250,7 @@ const WRONG: [&str; 21] = [
 ];
 
 /// Values that exclude each other, or that would be left out or scraped twice, and what the refusal says.
-const REFUSED: [(&[&str], &str); 9] = [
+const REFUSED: [(&[&str], &str); 8] = [
     (
         &["config=admin \"127.0.0.1:9253\"", "use={table}"],
         "config replaces the whole configuration",
@@ -256,10 +258,6 @@ const REFUSED: [(&[&str], &str); 9] = [
     (
         &["config=listen \"127.0.0.1\""],
         "write admin \"127.0.0.1:9253\" into config",
-    ),
-    (
-        &["config=admin \"127.0.0.1:9253\"", "admin=127.0.0.1:9353"],
-        "the probes ask admin=127.0.0.1:9353",
     ),
     (
         &["serviceAccount.create=false", "pods.enabled=true"],

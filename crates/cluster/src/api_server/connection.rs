@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -12,8 +12,9 @@ use super::client::{Client, Server};
 use super::kubeconfig::File;
 use crate::config::Kubeconfig;
 
-/// How long to wait before connecting again.
+/// How long to wait before connecting again, and how long at most, when the new credentials do not serve either.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs `follow` with a client until it is done. After a failure, restarts it with a new client if the
 /// credentials have changed or are spent; its second argument says whether that one asks another server, to
@@ -25,7 +26,9 @@ pub(crate) async fn keep_connected(
     mut follow: impl AsyncFnMut(Client, bool),
 ) {
     let mut before: Option<Server> = None;
+    let mut pause = PAUSE;
     loop {
+        let begun = Instant::now();
         let credentials = fingerprint(kubeconfig);
         let client = match Client::connect(kubeconfig).await {
             Ok(client) => client,
@@ -40,13 +43,24 @@ pub(crate) async fn keep_connected(
         before = Some(server);
         tokio::select! {
             () = follow(client.clone(), is_other) => return,
-            () = changed(kubeconfig, failure, credentials, &client) => {}
+            () = changed(kubeconfig, failure, credentials, &client, pause) => {}
         }
+        pause = match begun.elapsed() > 2 * LONGEST {
+            true => PAUSE,
+            false => (2 * pause).min(LONGEST),
+        };
     }
 }
 
-/// Waits until a failure occurs after which another client is needed.
-async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials: u64, client: &Client) {
+/// Waits until a failure occurs after which another client is needed; after one of a certificate, also for
+/// `pause`, since what the program prints next may be refused just as well.
+async fn changed(
+    kubeconfig: Option<&Kubeconfig>,
+    failure: &Notify,
+    credentials: u64,
+    client: &Client,
+    pause: Duration,
+) {
     loop {
         failure.notified().await;
         if fingerprint(kubeconfig) != credentials {
@@ -55,8 +69,7 @@ async fn changed(kubeconfig: Option<&Kubeconfig>, failure: &Notify, credentials:
         }
         if client.is_spent() {
             tracing::info!("kubernetes: the client certificate expires or is refused, connecting again");
-            // What the program prints next may be refused just as well.
-            sleep(PAUSE).await;
+            sleep(pause).await;
             return;
         }
     }

@@ -98,7 +98,11 @@ impl Kept {
         others.retain(|entry| entry.name.ends_with(TAG) && !named.contains(&entry.name));
         others.sort_by_key(|entry| Reverse(entry.written));
         let mut forgotten = others.iter().skip(OTHER_TAGS);
-        forgotten.try_for_each(|entry| folder.remove(&entry.name))
+        forgotten.try_for_each(|entry| match folder.remove(&entry.name) {
+            // Another process has just done it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        })
     }
 }
 
