@@ -117,6 +117,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+    use rustls::server::ParsedCertificate;
     use rustls::{ClientConnection, ServerConnection};
     use sha2::{Digest as _, Sha256};
     use shake::{ExtendableOutput as _, Shake128, Update as _, XofReader as _};
@@ -142,9 +143,11 @@ mod tests {
             self_signed(&["dns.example".into()], now, Duration::from_secs(3600)).unwrap();
         let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
         let certificate = certificates(certificate.as_bytes()).unwrap().remove(0);
-        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+        let key = ParsedCertificate::try_from(&certificate)
+            .unwrap()
+            .subject_public_key_info();
         let trust = Trust {
-            pins: vec![Sha256::digest(parsed.public_key().raw).into()],
+            pins: vec![Sha256::digest(&key).into()],
             ..Trust::default()
         };
         let name = server_name("dns.example").unwrap();

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, Error};
-use x509_parser::time::ASN1Time;
 
 use super::client::{NoAuthorities, WrongKey};
 
@@ -85,8 +85,9 @@ impl Explained {
                 presented(error)
             ),
             (Problem::Expired, _) => {
-                let when = expired.and_then(|at| ASN1Time::from_timestamp(at).ok());
-                let when = when.map(|when| format!(" on {when}")).unwrap_or_default();
+                let when = expired.and_then(|at| Timestamp::from_second(at).ok());
+                let when = when.map(|when| when.strftime(" on %b %e %H:%M:%S %Y +00:00").to_string());
+                let when = when.unwrap_or_default();
                 format!(
                     "its certificate expired{when}: its operator must renew it; also check this machine's clock"
                 )
@@ -154,4 +155,34 @@ fn not_after(error: &Error) -> Option<i64> {
 
 fn seconds(time: UnixTime) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_expiry_is_told() {
+        let name = ServerName::try_from("dns.example").unwrap();
+        let at = |seconds| UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let explained = |seconds| {
+            let (time, not_after) = (at(u64::MAX), at(seconds));
+            let error = CertificateError::ExpiredContext { time, not_after };
+            Explained::of(&Error::InvalidCertificate(error), &name).text
+        };
+        for (seconds, expected) in [
+            (
+                1_609_459_200,
+                "its certificate expired on Jan  1 00:00:00 2021 +00:00: its",
+            ),
+            (
+                2_556_144_000,
+                "its certificate expired on Jan  1 00:00:00 2051 +00:00: its",
+            ),
+            (u64::MAX, "its certificate expired: its"),
+        ] {
+            let text = explained(seconds);
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
 }
