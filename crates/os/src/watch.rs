@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use inotify::{Event, Inotify};
-
 mod inotify;
+
+pub use inotify::{Event, Inotify};
 
 /// How long files must be quiet, so that none is read while being written.
 const QUIET: Duration = Duration::from_millis(150);
@@ -183,10 +183,10 @@ impl Changes {
             Event::Written(path) if self.is_watched(&path) => {
                 self.open.insert(path);
             }
-            Event::Whole(path) if self.is_watched(&path) => {
+            Event::Closed(path) | Event::Whole(path) if self.is_watched(&path) => {
                 self.open.remove(&path);
             }
-            Event::Written(_) | Event::Whole(_) => return false,
+            Event::Written(_) | Event::Closed(_) | Event::Whole(_) => return false,
             // The next folder at its path may have the same inode, so that it would pass for watched.
             Event::Unwatched(folder) => {
                 self.open.retain(|place| place.parent() != Some(folder.as_path()));

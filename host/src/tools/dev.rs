@@ -6,6 +6,7 @@
 
 mod package;
 mod view;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::{Stop, test};
 use crate::config;
 use crate::run::{self, ConfigOrigin, End, Spectators};
-use package::{Built, Package, Watch};
+use package::{Built, Package};
 use view::View;
+use watch::Watch;
 
 /// Serves the configuration until it is stopped. `sources` are the packages of modules outside their
 /// package's own target folder.

@@ -41,7 +41,9 @@ pub struct Inotify {
 pub enum Event {
     /// Contents were written, and more may follow.
     Written(PathBuf),
-    /// It was closed after writing, created, removed or replaced.
+    /// A writer closed it, whether or not it wrote anything.
+    Closed(PathBuf),
+    /// It was created, removed or replaced, or its metadata changed.
     Whole(PathBuf),
     /// The kernel no longer watches this folder, because it was removed.
     Unwatched(PathBuf),
@@ -66,17 +68,21 @@ impl Inotify {
         })
     }
 
-    /// Adds a folder.
+    /// Adds a folder. Returns whether it was not watched before. If it has several paths, events have the last one.
     ///
     /// # Errors
     /// If it does not exist, or the user has reached the limit of watches.
-    pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
+    pub fn watch(&mut self, folder: &Path) -> io::Result<bool> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         // SAFETY: the path is a C string that outlives the call.
         let watch = unsafe { libc::inotify_add_watch(self.descriptor.as_raw_fd(), path.as_ptr(), WATCHED) };
         done(watch)?;
-        self.folders.insert(watch, folder.to_owned());
-        Ok(())
+        Ok(self.folders.insert(watch, folder.to_owned()).is_none())
+    }
+
+    /// How many folders are watched.
+    pub fn watched(&self) -> usize {
+        self.folders.len()
     }
 
     /// Stops watching a folder.
@@ -145,8 +151,9 @@ impl Inotify {
             true => folder.clone(),
             false => folder.join(OsStr::from_bytes(name)),
         };
-        Some(match mask & libc::IN_MODIFY {
+        Some(match mask & (libc::IN_MODIFY | libc::IN_CLOSE_WRITE) {
             0 => Event::Whole(path),
+            libc::IN_CLOSE_WRITE => Event::Closed(path),
             _ => Event::Written(path),
         })
     }

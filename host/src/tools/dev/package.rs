@@ -1,16 +1,11 @@
-//! A filter's package, built by cargo or by a `build.sh`: finds it, watches it, builds it.
+//! A filter's package, built by cargo or by a `build.sh`: finds it and builds it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
-
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use std::time::Instant;
 
 use super::view::View;
 
@@ -19,12 +14,6 @@ const TARGET: &str = "wasm32-unknown-unknown";
 
 /// The script that builds a package without cargo.
 const SCRIPT: &str = "build.sh";
-
-/// How long the sources must be quiet before a build: editors write in several steps.
-const QUIET: Duration = Duration::from_millis(50);
-
-/// Folders of a package that are not its source.
-const NOT_SOURCE: [&str; 3] = ["target", ".git", "node_modules"];
 
 /// The result of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +37,7 @@ enum Builder {
 
 /// A folder whose source is built into a module.
 pub struct Package {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     builder: Builder,
     /// The modules of the configuration; build outputs replace those of the same file name.
     modules: Vec<PathBuf>,
@@ -306,115 +295,6 @@ fn place(artifact: &Path, module: &Path) -> io::Result<()> {
     fs::rename(&beside, module)
 }
 
-/// Watches sources for changes.
-pub struct Watch {
-    /// Dropping it ends the events.
-    _watcher: RecommendedWatcher,
-    events: Receiver<PathBuf>,
-    folders: Vec<PathBuf>,
-}
-
-impl Watch {
-    /// Watches the sources of these packages, and the configuration's folder.
-    ///
-    /// # Errors
-    /// When the machine has no more watches.
-    pub fn start(packages: &[Package], file: &Path) -> Result<Watch, String> {
-        let (send, events) = channel();
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if let Ok(event) = event
-                && !event.kind.is_access()
-            {
-                for path in event.paths {
-                    let _ = send.send(path);
-                }
-            }
-        })
-        .map_err(|error| format!("cannot watch for changes: {error}"))?;
-        let mut watch = |folder: &Path, mode| {
-            let watched = watcher.watch(folder, mode);
-            watched.map_err(|error| format!("cannot watch {}: {error}", folder.display()))
-        };
-        let mut folders: BTreeSet<PathBuf> = packages.iter().map(|package| package.folder.clone()).collect();
-        for folder in &folders {
-            watch(folder, RecursiveMode::NonRecursive)?;
-            for entry in fs::read_dir(folder).map_err(|error| error.to_string())?.flatten() {
-                let source = !NOT_SOURCE.iter().any(|name| entry.file_name() == *name);
-                if source && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    watch(&entry.path(), RecursiveMode::Recursive)?;
-                }
-            }
-        }
-        if let Some(folder) = file.parent()
-            && folders.insert(folder.to_owned())
-        {
-            watch(folder, RecursiveMode::NonRecursive)?;
-        }
-        Ok(Watch {
-            _watcher: watcher,
-            events,
-            folders: folders.into_iter().collect(),
-        })
-    }
-
-    /// Waits for a change, and then until no more follow; returns the changed files.
-    pub fn changed(&mut self) -> BTreeSet<PathBuf> {
-        let mut changed = BTreeSet::new();
-        while changed.is_empty() {
-            // Without a sender, there will be no more changes.
-            let Ok(first) = self.events.recv() else {
-                loop {
-                    std::thread::park()
-                }
-            };
-            changed.extend(self.source(first));
-            while let Ok(path) = self.events.recv_timeout(QUIET) {
-                changed.extend(self.source(path));
-            }
-        }
-        changed
-    }
-
-    /// Waits for a change; returns the packages it affects, possibly none.
-    pub fn changed_packages<'p>(&mut self, packages: &'p [Package]) -> Vec<&'p Package> {
-        let changed = self.changed();
-        let concerned = packages.iter().filter(|package| {
-            let source = |path: &PathBuf| {
-                path.strip_prefix(&package.folder).is_ok_and(|rest| {
-                    // The proxy reads configurations and test cases; they are not part of the module.
-                    !rest
-                        .extension()
-                        .is_some_and(|extension| extension == "kdl" || extension == "md")
-                })
-            };
-            changed.iter().any(source)
-        });
-        concerned.collect()
-    }
-
-    /// The path, if it is a source file: not one that cargo or an editor left.
-    fn source(&self, path: PathBuf) -> Option<PathBuf> {
-        let rest = self
-            .folders
-            .iter()
-            .filter_map(|folder| path.strip_prefix(folder).ok())
-            .next_back()?;
-        let first = rest.iter().next()?.to_string_lossy().into_owned();
-        let name = path.file_name()?.to_string_lossy().into_owned();
-        let left = name.ends_with('~') || name.ends_with(".swp") || name.starts_with(".#") || name == "4913";
-        let written = NOT_SOURCE.contains(&first.as_str()) || name == "Cargo.lock" || is_own_output(&path);
-        (!left && !written).then_some(path)
-    }
-}
-
-/// Whether this process's output goes to this file (`dnsweir dev > dev.log`): what is printed about a build
-/// must not cause another.
-fn is_own_output(path: &Path) -> bool {
-    let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
-    let own = ["/proc/self/fd/1", "/proc/self/fd/2"].map(|own| id(Path::new(own)));
-    id(path).is_some_and(|id| own.contains(&Some(id)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -434,14 +314,6 @@ mod tests {
         fs::write(folder.join(SCRIPT), "").unwrap();
         assert_eq!(Package::of_module(&module).unwrap().builder, Builder::Script);
         assert!(Package::of_module(&folder.join("filters/x.wasm")).is_none());
-    }
-
-    #[test]
-    fn own_output_is_no_source() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(is_own_output(Path::new("/proc/self/fd/2")));
-        assert!(!is_own_output(file.path()));
-        assert!(!is_own_output(Path::new("/nonexistent")));
     }
 
     #[test]

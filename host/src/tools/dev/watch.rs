@@ -1,0 +1,333 @@
+//! Watches the sources of packages, and the configuration's folder, for changes.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use tokio::runtime::{self, Runtime};
+use tokio::time::timeout;
+
+use super::package::Package;
+use crate::watch::{Event, Inotify};
+
+/// How long the sources must be quiet before a build: editors write in several steps.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// Folders of a package that are not its source.
+const NOT_SOURCE: [&str; 3] = ["target", ".git", "node_modules"];
+
+/// The most folders that are watched; more are probably no sources.
+const MOST_FOLDERS: usize = 4096;
+
+/// Watches sources for changes.
+pub struct Watch {
+    sources: Sources,
+    /// Waits for events.
+    runtime: Runtime,
+}
+
+/// The watched folders.
+struct Sources {
+    inotify: Inotify,
+    /// Those of packages, which are watched with all folders below them.
+    packages: Vec<PathBuf>,
+    /// Those of packages, and the configuration's.
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Watch {
+    /// Watches the sources of these packages, and the configuration's folder.
+    ///
+    /// # Errors
+    /// When the machine has no more watches, or there are too many folders.
+    pub fn start(packages: &[Package], file: &Path) -> Result<Watch, String> {
+        let problem = |error: io::Error| format!("cannot watch for changes: {error}");
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let packages: Vec<PathBuf> = packages.iter().map(|package| package.folder.clone()).collect();
+        let mut sources = Sources {
+            inotify: Inotify::new().map_err(problem)?,
+            folders: packages.iter().cloned().collect(),
+            packages,
+        };
+        for folder in sources.packages.clone() {
+            sources.watch(folder)?;
+        }
+        // Without symbolic links, as those of packages: it may be one of them.
+        if let Some(folder) = file.parent().and_then(|folder| fs::canonicalize(folder).ok())
+            && sources.folders.insert(folder.clone())
+        {
+            let watched = sources.inotify.watch(&folder);
+            watched.map_err(|error| cannot_watch(&folder, &error))?;
+        }
+        Ok(Watch {
+            sources,
+            runtime: runtime.map_err(problem)?,
+        })
+    }
+
+    /// Waits for a change, and then until no more follow; returns the changed files.
+    pub fn changed(&mut self) -> BTreeSet<PathBuf> {
+        self.runtime.block_on(self.sources.changed())
+    }
+
+    /// Waits for a change; returns the packages it affects, possibly none.
+    pub fn changed_packages<'p>(&mut self, packages: &'p [Package]) -> Vec<&'p Package> {
+        let changed = self.changed();
+        let concerned = packages.iter().filter(|package| {
+            let source = |path: &PathBuf| {
+                path.strip_prefix(&package.folder).is_ok_and(|rest| {
+                    // The proxy reads configurations and test cases; they are not part of the module.
+                    !rest
+                        .extension()
+                        .is_some_and(|extension| extension == "kdl" || extension == "md")
+                })
+            };
+            changed.iter().any(source)
+        });
+        concerned.collect()
+    }
+}
+
+impl Sources {
+    /// Watches a folder and all below it.
+    fn watch(&mut self, folder: PathBuf) -> Result<(), String> {
+        let mut ahead = vec![folder];
+        while let Some(folder) = ahead.pop() {
+            if self.inotify.watched() >= MOST_FOLDERS {
+                return Err(format!(
+                    "cannot watch {}: the packages have more than {MOST_FOLDERS} folders; move those without \
+                     sources into `target`",
+                    folder.display()
+                ));
+            }
+            match self.inotify.watch(&folder) {
+                Ok(true) => {}
+                // A link led back to it.
+                Ok(false) => continue,
+                // It was removed just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(cannot_watch(&folder, &error)),
+            }
+            let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inside = inside.map(|entry| entry.path());
+            ahead.extend(inside.filter(|path| path.is_dir() && !self.is_left_out(path)));
+        }
+        Ok(())
+    }
+
+    /// Waits for a change, and then until no more follow.
+    async fn changed(&mut self) -> BTreeSet<PathBuf> {
+        let mut changed = BTreeSet::new();
+        while changed.is_empty() {
+            changed.extend(self.next().await);
+            while let Ok(more) = timeout(QUIET, self.next()).await {
+                changed.extend(more);
+            }
+        }
+        changed
+    }
+
+    /// Waits for events; returns the sources that they are about, possibly none. Cancel-safe.
+    async fn next(&mut self) -> Vec<PathBuf> {
+        let Ok(events) = self.inotify.read().await else {
+            // There will be no more.
+            return pending().await;
+        };
+        let mut changed = Vec::new();
+        for event in events {
+            match event {
+                Event::Written(path) | Event::Whole(path) => {
+                    if self.is_folder_of_sources(&path) {
+                        // It may be new. What cannot be watched any more counts as no source.
+                        let _ = self.watch(path.clone());
+                    }
+                    changed.extend(self.is_source(&path).then_some(path));
+                }
+                // Written to before, if at all.
+                Event::Closed(_) | Event::Unwatched(_) => {}
+                // Any of them may have changed.
+                Event::Unknown => changed.extend(self.packages.iter().cloned()),
+            }
+        }
+        changed
+    }
+
+    fn is_folder_of_sources(&self, path: &Path) -> bool {
+        let is_in_package = self.packages.iter().any(|package| path.starts_with(package));
+        is_in_package && !self.is_left_out(path) && path.is_dir()
+    }
+
+    /// Whether it is a source file: not one that cargo or an editor left.
+    fn is_source(&self, path: &Path) -> bool {
+        let Some(name) = path.file_name().map(|name| name.to_string_lossy()) else {
+            return false;
+        };
+        let left = name.ends_with('~') || name.ends_with(".swp") || name.starts_with(".#") || name == "4913";
+        let written = self.is_left_out(path) || name == "Cargo.lock" || is_own_output(path);
+        !left && !written
+    }
+
+    /// Whether it is in a folder of its package that is not source, or no file of a package at all.
+    fn is_left_out(&self, path: &Path) -> bool {
+        let below = self
+            .folders
+            .iter()
+            .rev()
+            .find_map(|folder| path.strip_prefix(folder).ok());
+        let first = below.and_then(|below| below.iter().next());
+        first.is_none_or(|first| NOT_SOURCE.iter().any(|name| first == *name))
+    }
+}
+
+fn cannot_watch(folder: &Path, error: &io::Error) -> String {
+    let problem = match error.kind() {
+        // ENOSPC, whose text is about disks.
+        ErrorKind::StorageFull => {
+            "this user has no more watches: raise fs.inotify.max_user_watches with sysctl".into()
+        }
+        _ => error.to_string(),
+    };
+    format!("cannot watch {}: {problem}", folder.display())
+}
+
+/// Whether this process's output goes to this file (`dnsweir dev > dev.log`): what is printed about a build
+/// must not cause another.
+fn is_own_output(path: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
+    let own = ["/proc/self/fd/1", "/proc/self/fd/2"].map(|own| id(Path::new(own)));
+    id(path).is_some_and(|id| own.contains(&Some(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A package in a temporary folder, and a configuration beside it.
+    struct World {
+        folder: tempfile::TempDir,
+        package: Package,
+    }
+
+    impl World {
+        fn new() -> World {
+            let folder = tempfile::tempdir().unwrap();
+            let package = folder.path().join("package");
+            for made in ["src/deep", "target/debug"] {
+                fs::create_dir_all(package.join(made)).unwrap();
+            }
+            fs::write(package.join("Cargo.toml"), "").unwrap();
+            let package = Package::in_folder(&package).unwrap();
+            World { folder, package }
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.package.folder.join(path)
+        }
+
+        fn write(&self, path: &str) {
+            fs::write(self.at(path), "x").unwrap();
+        }
+
+        fn watch(&self) -> Watch {
+            let file = self.folder.path().join("dnsweir.kdl");
+            Watch::start(std::slice::from_ref(&self.package), &file).unwrap()
+        }
+    }
+
+    #[test]
+    fn changes_of_sources_are_reported() {
+        let world = World::new();
+        let mut watch = world.watch();
+        for path in ["Cargo.toml", "src/lib.rs", "src/deep/file.rs"] {
+            // What is not source goes unnoticed.
+            for other in [
+                "target/debug/x.wasm",
+                "Cargo.lock",
+                "src/lib.rs~",
+                "src/.lib.rs.swp",
+            ] {
+                world.write(other);
+            }
+            world.write(path);
+            assert_eq!(watch.changed(), BTreeSet::from([world.at(path)]));
+        }
+        fs::rename(world.at("src/deep"), world.at("src/other")).unwrap();
+        let both = BTreeSet::from(["src/deep", "src/other"].map(|path| world.at(path)));
+        assert_eq!(watch.changed(), both);
+        fs::remove_file(world.at("src/lib.rs")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/lib.rs")]));
+    }
+
+    #[test]
+    fn new_folders_are_watched() {
+        let world = World::new();
+        let mut watch = world.watch();
+        for folder in ["new", "src/new"] {
+            fs::create_dir(world.at(folder)).unwrap();
+            assert_eq!(watch.changed(), BTreeSet::from([world.at(folder)]));
+            let file = format!("{folder}/file.rs");
+            world.write(&file);
+            assert_eq!(watch.changed(), BTreeSet::from([world.at(&file)]));
+        }
+        fs::create_dir(world.at("node_modules")).unwrap();
+        fs::create_dir(world.folder.path().join("beside")).unwrap();
+        fs::write(world.folder.path().join("beside/file"), "x").unwrap();
+        world.write("node_modules/file");
+        world.write("src/lib.rs");
+        let beside = fs::canonicalize(world.folder.path().join("beside")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([beside, world.at("src/lib.rs")]));
+    }
+
+    /// What is linked is a source, and a link to a folder above ends.
+    #[test]
+    fn links_are_followed_once() {
+        let world = World::new();
+        let shared = world.folder.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        symlink(&shared, world.at("src/shared")).unwrap();
+        symlink(world.at("src"), world.at("src/deep/above")).unwrap();
+        let mut watch = world.watch();
+        fs::write(shared.join("file.rs"), "x").unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/shared/file.rs")]));
+        // The package, its source, what is in it and linked, and the configuration's folder.
+        assert_eq!(watch.sources.inotify.watched(), 5);
+    }
+
+    #[test]
+    fn packages_are_told_from_what_is_read_without_a_build() {
+        let world = World::new();
+        let packages = std::slice::from_ref(&world.package);
+        let mut watch = world.watch();
+        fs::write(world.folder.path().join("dnsweir.kdl"), "x").unwrap();
+        assert!(watch.changed_packages(packages).is_empty());
+        world.write("src/test.md");
+        assert!(watch.changed_packages(packages).is_empty());
+        world.write("src/lib.rs");
+        assert_eq!(watch.changed_packages(packages).len(), 1);
+    }
+
+    #[test]
+    fn there_may_be_so_many_folders_and_no_more() {
+        let world = World::new();
+        for index in 0..MOST_FOLDERS {
+            fs::create_dir(world.at(&format!("src/{index}"))).unwrap();
+        }
+        let refused = Watch::start(std::slice::from_ref(&world.package), Path::new("/x"));
+        let problem = refused.err().unwrap();
+        assert!(problem.contains("more than 4096 folders"), "{problem}");
+    }
+
+    #[test]
+    fn own_output_is_no_source() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(is_own_output(Path::new("/proc/self/fd/2")));
+        assert!(!is_own_output(file.path()));
+        assert!(!is_own_output(Path::new("/nonexistent")));
+    }
+}
