@@ -62,6 +62,9 @@ mod tests;
 
 use dnsweir_os::plain_text;
 use dnsweir_wire::{dns, zonefile};
+// Each chooses the version that another crate uses, as Cargo.toml says.
+use idna_adapter as _;
+use textwrap as _;
 
 pub use crate::tls::{Identity, Trust};
 pub use admin::Admin;
