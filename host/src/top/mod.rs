@@ -13,6 +13,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rustix::termios::tcgetwinsize;
+
 use changes::Look;
 use screen::{PLAIN, Screen};
 
@@ -69,12 +71,18 @@ pub fn run(options: Options) -> Result<(), String> {
 }
 
 fn show(before: &Look, now: &Look, terminal: bool) -> String {
-    let (width, height) = match terminal_size::terminal_size() {
-        Some((width, height)) if terminal => (usize::from(width.0), usize::from(height.0)),
-        _ => SIZE,
+    let (width, height) = match terminal {
+        true => size().unwrap_or(SIZE),
+        false => (SIZE.0, PLAIN),
     };
-    let height = if terminal { height } else { PLAIN };
     Screen::new(width, height).draw(before, now)
+}
+
+/// The columns and lines of the terminal.
+fn size() -> Option<(usize, usize)> {
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    let size = (usize::from(size.ws_col), usize::from(size.ws_row));
+    (size.0 > 0 && size.1 > 0).then_some(size)
 }
 
 /// Overwrites the previous text: clears each line to its end, and everything below. This avoids flicker, and
