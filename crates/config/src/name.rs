@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use hickory_proto::rr::Name;
 use kdl::KdlValue;
 
 use super::decode::Wrong;
+use crate::dns::name::Name;
 
 /// Reads a zone name in presentation format (RFC 1035 section 5.1), in lower case with a final dot.
 pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
@@ -30,14 +30,31 @@ pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
         let help = format!("write {rest:?}: a zone covers its name and everything below");
         return Err(Wrong::new("is a wildcard, not a zone", help));
     }
-    let name = Name::from_ascii(&text).map_err(|_| {
+    let name = Name::parse(&text).ok().filter(is_plain);
+    name.map(|name| name.to_string()).ok_or_else(|| {
         // RFC 1035 section 2.3.4: at most 63 octets per label, 255 per name on the wire.
         let help = "write \"cluster.local\", or \".\" for every name; a label has 1 to 63 characters, a name at most 253";
         Wrong::new("is not a domain name", help)
-    })?;
-    let mut name = name.to_lowercase();
-    name.set_fqdn(true);
-    Ok(name.to_ascii())
+    })
+}
+
+/// Whether it has only characters that are used in names of zones. Any other is probably a mistake.
+fn is_plain(name: &Name) -> bool {
+    let mut rest = name.as_bytes();
+    while let [length @ 1.., tail @ ..] = rest {
+        let (label, next) = tail.split_at(usize::from(*length).min(tail.len()));
+        let is_plain = |(index, octet): (usize, &u8)| match octet {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' => true,
+            b'-' => index > 0,
+            b'*' => index == 0,
+            _ => false,
+        };
+        if !label.iter().enumerate().all(is_plain) {
+            return false;
+        }
+        rest = next;
+    }
+    true
 }
 
 /// What to write instead of an address or prefix; `None` if `text` is neither.
@@ -112,6 +129,7 @@ mod tests {
             ("_dns.example", "_dns.example."),
             ("10.in-addr.arpa", "10.in-addr.arpa."),
             ("xn--bcher-kva.example", "xn--bcher-kva.example."),
+            (r"a\.b.c-d.example", r"a\.b.c-d.example."),
         ] {
             assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
         }
@@ -131,6 +149,12 @@ mod tests {
             "bücher.example",
             "*",
             "*.example",
+            "a b.example",
+            "-a.example",
+            "a*.example",
+            "a@example",
+            r"a\032b.example",
+            r"a\",
             &label,
             &long,
         ] {

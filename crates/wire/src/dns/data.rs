@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use domain::base::Name;
-use domain::base::iana::{Class, Rtype, SecurityAlgorithm};
+use domain::base::iana::{Class, SecurityAlgorithm};
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
 
@@ -55,11 +55,6 @@ const CERTIFICATES: [(&str, u16); 10] = [
     ("URI", 253),
     ("OID", 254),
 ];
-
-/// Parses a type's name, in any letter case, or its number: `TYPE65280` (RFC 3597 section 5).
-pub(crate) fn any_type(text: &str) -> Option<u16> {
-    text.parse().ok().map(|known: Rtype| known.to_int())
-}
 
 /// Converts one line of data from presentation to uncompressed wire format; relative names end in `origin`.
 ///

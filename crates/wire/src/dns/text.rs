@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
-use std::str::FromStr;
 
-use hickory_proto::rr::RecordType;
+use domain::base::iana::Rtype;
 
 use super::name::{Name, expand, skip_compressed};
 use super::records::{Record, Section, Walk, counts};
@@ -13,19 +12,12 @@ use super::{HEADER, QUESTION_TAIL, named, rtype, u16_at, u32_at};
 
 /// A type's name, or `TYPE65280` for one without (RFC 3597 section 5).
 pub fn type_text(rtype: u16) -> String {
-    match RecordType::from(rtype) {
-        RecordType::Unknown(number) => format!("TYPE{number}"),
-        known => known.to_string(),
-    }
+    Rtype::from_int(rtype).to_string()
 }
 
-/// Parses a type's name, in any letter case; `TYPE65280` for one without a name.
+/// Parses a type's name, in any letter case, or its number: `TYPE65280`.
 pub fn parse_type(text: &str) -> Option<u16> {
-    let text = text.to_ascii_uppercase();
-    match text.strip_prefix("TYPE") {
-        Some(number) => number.parse().ok(),
-        None => RecordType::from_str(&text).ok().map(u16::from),
-    }
+    text.parse().ok().map(|known: Rtype| known.to_int())
 }
 
 /// Classes by name (RFC 1035 section 3.2.4, RFC 2136 section 2.4).
@@ -151,15 +143,23 @@ mod tests {
 
     #[test]
     fn types_have_names_or_numbers() {
-        for (text, number) in [("AAAA", 28), ("SVCB", 64), ("TYPE65280", 65280)] {
+        for (text, number) in [
+            ("AAAA", 28),
+            ("LOC", 29),
+            ("SVCB", 64),
+            ("ANY", 255),
+            ("TYPE65280", 65280),
+        ] {
             assert_eq!(
                 (parse_type(text), type_text(number)),
                 (Some(number), text.to_owned())
             );
         }
         assert_eq!(parse_type("https"), Some(65));
-        assert_eq!(parse_type("TYPE65536"), None);
-        assert_eq!(parse_type("A A"), None);
+        assert_eq!(parse_type("type1"), Some(1));
+        for wrong in ["", "TYPE", "TYPE65536", "A A", "Ä"] {
+            assert_eq!(parse_type(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use super::entries::{Entry, Word};
 use super::mistake::Wrong;
-use crate::dns::data::{any_type, parse_data};
+use crate::dns::data::parse_data;
 use crate::dns::name::Name;
 use crate::dns::rtype;
+use crate::dns::text::{parse_type, type_text};
 
 /// The highest TTL (RFC 2181 section 8).
 const HIGHEST_TTL: u64 = i32::MAX as u64;
@@ -119,7 +120,7 @@ fn is_class(word: &Word<'_>) -> Result<bool, Wrong> {
 
 fn type_of(word: &Word<'_>) -> Result<u16, Wrong> {
     let text = word.shown();
-    let problem = match any_type(&text).filter(|_| !word.quoted) {
+    let problem = match parse_type(&text).filter(|_| !word.quoted) {
         // Types only for queries and messages (RFC 6895 section 3.1).
         Some(0 | rtype::OPT | 128..=255) => format!("records of type {text} do not stand in zone files"),
         Some(known) => return Ok(known),
@@ -151,7 +152,7 @@ fn data(rtype: u16, words: &[Word<'_>], scope: &Scope) -> Result<Vec<u8>, Wrong>
         }
     }
     parse_data(rtype, &text, &scope.origin).map_err(|problem| {
-        let shown = crate::dns::text::type_text(rtype);
+        let shown = type_text(rtype);
         let example = EXAMPLES.iter().find(|(known, _)| *known == rtype);
         let help = match example {
             Some((_, example)) => format!("write it as: {example}"),
