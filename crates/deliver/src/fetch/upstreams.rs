@@ -9,8 +9,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_proto::op::Message;
-use hickory_proto::rr::RData;
 use reqwest::dns::{Addrs, Name as Host, Resolve, Resolving};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -19,9 +17,12 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::config::{self, Config, Encryption, Forward, Network, Protocol, SourceConfig, Stage};
-use crate::dns::name::Name;
+use crate::dns::name::{Name, skip_plain};
+use crate::dns::records::{Answer, Section, Walk, counts};
 use crate::dns::suffix_map::SuffixMap;
-use crate::dns::{MESSAGE_MAXIMUM, build, flag};
+use crate::dns::{
+    CLASS_IN, HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, rcode_text, rtype, u16_at,
+};
 use crate::tls;
 
 /// How long one server may take to answer.
@@ -30,14 +31,8 @@ const TIME: Duration = Duration::from_secs(2);
 /// How often each server is asked.
 const ROUNDS: usize = 2;
 
-/// Address types: A (RFC 1035 section 3.2.2) and AAAA (RFC 3596 section 2.1).
-const TYPES: [u16; 2] = [1, 28];
-
-/// The class of the Internet.
-const IN: u16 = 1;
-
-/// The rcode of names that do not exist.
-const NXDOMAIN: u16 = 3;
+/// Address types (RFC 1035 section 3.2.2, RFC 3596 section 2.1).
+const TYPES: [u16; 2] = [rtype::A, rtype::AAAA];
 
 /// The upstreams of the configuration's zones.
 #[derive(Debug, Clone, Default)]
@@ -198,7 +193,7 @@ async fn ask(server: &Server, name: &Name) -> io::Result<Found> {
 
 /// Resolves addresses of one family, each with its TTL in seconds.
 async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(IpAddr, u32)>> {
-    let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
+    let mut query = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
     let id: [u8; 2] = rand::random();
     query[..2].copy_from_slice(&id);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -216,24 +211,24 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(Ip
             .await
             .map_err(late)??,
         None => match timeout(TIME, over_udp(address, &query)).await.map_err(late)?? {
-            answer if answer.metadata.truncation => {
+            answer if u16_at(&answer.message, 2) & flag::TC != 0 => {
                 timeout(TIME, over_tcp(address, &query)).await.map_err(late)??
             }
             answer => answer,
         },
     };
-    let rcode = u16::from(answer.metadata.response_code);
-    if rcode != 0 && rcode != NXDOMAIN {
-        return Err(io::Error::other(format!(
-            "answers {}",
-            answer.metadata.response_code
-        )));
+    if answer.rcode != rcode::NOERROR && answer.rcode != rcode::NXDOMAIN {
+        return Err(io::Error::other(format!("answers {}", rcode_text(answer.rcode))));
     }
+    let message = &answer.message;
+    let question_end = HEADER + name.as_bytes().len() + QUESTION_TAIL;
     // Addresses behind a CNAME have other owners.
-    let addresses = answer.answers.iter().filter_map(|record| {
-        let address = match &record.data {
-            RData::A(address) => IpAddr::V4(address.0),
-            RData::AAAA(address) => IpAddr::V6(address.0),
+    let records = Walk::new(message, question_end, counts(message)).map_while(Result::ok);
+    let addresses = records.filter_map(|record| {
+        let data = message.get(record.data)?;
+        let address = match (record.section, record.rtype) {
+            (Section::Answer, rtype::A) => IpAddr::from(<[u8; 4]>::try_from(data).ok()?),
+            (Section::Answer, rtype::AAAA) => IpAddr::from(<[u8; 16]>::try_from(data).ok()?),
             _ => return None,
         };
         Some((address, record.ttl))
@@ -241,7 +236,7 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(Ip
     Ok(addresses.collect())
 }
 
-async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Answer> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => [0; 4].into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -259,7 +254,7 @@ async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
     }
 }
 
-async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Answer> {
     over_stream(TcpStream::connect(server).await?, query).await
 }
 
@@ -267,13 +262,13 @@ async fn over_tls(
     server: SocketAddr,
     (client, name): &(tls::Client, ServerName<'static>),
     query: &[u8],
-) -> io::Result<Message> {
+) -> io::Result<Answer> {
     let connector = TlsConnector::from(client.config().map_err(io::Error::other)?);
     let stream = TcpStream::connect(server).await?;
     over_stream(connector.connect(name.clone(), stream).await?, query).await
 }
 
-async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u8]) -> io::Result<Message> {
+async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u8]) -> io::Result<Answer> {
     let length = query.len() as u16;
     stream.write_all(&[&length.to_be_bytes(), query].concat()).await?;
     stream.flush().await?;
@@ -282,9 +277,45 @@ async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u
     answer_to(query, &answer).ok_or_else(|| io::Error::other("answers something else"))
 }
 
-/// Parses the answer to this query, if it is one.
-fn answer_to(query: &[u8], message: &[u8]) -> Option<Message> {
-    let asked = Message::from_vec(query).ok()?;
-    let answer = Message::from_vec(message).ok()?;
-    (message[..2] == query[..2] && answer.queries == asked.queries).then_some(answer)
+/// Reads the answer to this query, if it is one.
+fn answer_to(query: &[u8], message: &[u8]) -> Option<Answer> {
+    let end = skip_plain(query, HEADER).ok()? + QUESTION_TAIL;
+    let (asked, answered) = (query.get(HEADER..end)?, message.get(HEADER..end)?);
+    let is_answer = message[..2] == query[..2]
+        && u16_at(message, 2) & flag::QR != 0
+        && message[4..6] == query[4..6]
+        // Only the name has letters: types and class are small numbers.
+        && answered.eq_ignore_ascii_case(asked);
+    is_answer.then(|| Answer::read(message.to_vec()).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_id_and_the_question_of_its_query() {
+        let name = Name::parse("lists.example").unwrap();
+        let mut query = build::upstream_query(name.as_bytes(), rtype::A, CLASS_IN, flag::RD, false, None);
+        query[..2].copy_from_slice(&[7, 8]);
+        let question = &query[HEADER..HEADER + name.as_bytes().len() + QUESTION_TAIL];
+        let answer = |question: &[u8]| {
+            let mut answer = build::empty(question, rcode::REFUSED);
+            answer[..2].copy_from_slice(&[7, 8]);
+            answer
+        };
+        let right = answer(question);
+        assert_eq!(answer_to(&query, &right).unwrap().rcode, rcode::REFUSED);
+        assert!(answer_to(&query, &answer(&question.to_ascii_uppercase())).is_some());
+        for length in 0..right.len() {
+            assert!(answer_to(&query, &right[..length]).is_none(), "{length}");
+        }
+        let other = build::upstream_query(name.as_bytes(), rtype::AAAA, CLASS_IN, flag::RD, false, None);
+        assert!(answer_to(&query, &answer(&other[HEADER..][..question.len()])).is_none());
+        let mut wrong = right.clone();
+        wrong[0] = 0;
+        assert!(answer_to(&query, &wrong).is_none());
+        // The query itself.
+        assert!(answer_to(&query, &query).is_none());
+    }
 }
