@@ -97,7 +97,7 @@ impl WebServer {
         });
     }
 
-    /// Returns the headers of all requests so far, in lower case.
+    /// Returns all requests so far: their headers, in lower case, and their bodies.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }
@@ -120,8 +120,15 @@ fn converse(stream: impl Read + Write, answer: &Mutex<Answer>, requests: &Mutex<
             _ => return,
         }
     }
-    let request = request.to_lowercase();
+    let mut request = request.to_lowercase();
     let octets = answer.lock().expect("no panic")(&request);
+    let length = request
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.map_or(0, |length| length.parse().expect("a number"));
+    if stream.by_ref().take(length).read_to_string(&mut request).is_err() {
+        return;
+    }
     requests.lock().expect("no panic").push(request);
     let _ = stream
         .get_mut()

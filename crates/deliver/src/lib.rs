@@ -6,8 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 pub mod fetch;
 pub mod registry;
+#[cfg(test)]
+#[path = "../../../tests/harness/web.rs"]
+mod web;
 
 use dnsweir_config::{self as config, tls};
 use dnsweir_counts::metrics;

@@ -1,7 +1,7 @@
 //! Reads bodies within bounds.
 
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 
 use super::error::Error;
 
@@ -9,21 +9,52 @@ use super::error::Error;
 ///
 /// # Errors
 /// If it is larger, or the connection breaks.
-pub async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, Error> {
+pub async fn collect(body: Incoming, most: usize) -> Result<Vec<u8>, Error> {
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if expected > most {
-        return Err(Error::TooLarge(most));
-    }
-    let mut octets = Vec::with_capacity(expected);
-    while let Some(frame) = body.frame().await {
-        // Trailers are ignored.
-        let Ok(data) = frame?.into_data() else { continue };
-        if data.len() > most - octets.len() {
-            return Err(Error::TooLarge(most));
-        }
-        octets.extend_from_slice(&data);
+    let mut octets = Vec::with_capacity(expected.min(most));
+    let mut chunks = Chunks::new(body, most);
+    while let Some(chunk) = chunks.next().await? {
+        octets.extend_from_slice(&chunk);
     }
     Ok(octets)
+}
+
+/// A body read in the chunks in which it comes.
+#[derive(Debug)]
+pub struct Chunks {
+    body: Incoming,
+    most: usize,
+    /// How much of that may still come.
+    left: usize,
+}
+
+impl Chunks {
+    /// Reads at most `most` bytes in all.
+    pub fn new(body: Incoming, most: usize) -> Chunks {
+        Chunks {
+            body,
+            most,
+            left: most,
+        }
+    }
+
+    /// The next chunk; `None` at the end of the body. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// If the body is too large, as soon as that is known, or the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.body.size_hint().lower() > self.left as u64 {
+            return Err(Error::TooLarge(self.most));
+        }
+        while let Some(frame) = self.body.frame().await {
+            // Trailers are ignored.
+            let Ok(data) = frame?.into_data() else { continue };
+            let left = self.left.checked_sub(data.len());
+            self.left = left.ok_or(Error::TooLarge(self.most))?;
+            return Ok(Some(data));
+        }
+        Ok(None)
+    }
 }
 
 /// A body read line by line, for as long as the server goes on.

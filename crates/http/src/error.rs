@@ -2,6 +2,8 @@
 
 use std::io;
 
+use hyper::StatusCode;
+
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -12,6 +14,14 @@ pub enum Error {
         server: String,
         /// The last attempt's problem.
         source: io::Error,
+    },
+    /// The proxy refuses to lead to the server.
+    #[error("the proxy answered {status} when asked for a connection to {server}")]
+    Proxy {
+        /// The server, with its port.
+        server: String,
+        /// The proxy's answer.
+        status: StatusCode,
     },
     /// The connection broke, or what came is not HTTP.
     #[error("the connection broke")]

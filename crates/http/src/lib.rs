@@ -15,8 +15,8 @@ mod endpoint;
 mod error;
 mod session;
 
-pub use body::{Lines, collect};
-pub use endpoint::Endpoint;
+pub use body::{Chunks, Lines, collect};
+pub use endpoint::{Endpoint, Way};
 pub use error::Error;
 pub use session::Session;
 

@@ -3,7 +3,7 @@
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{HOST, HeaderValue, USER_AGENT};
+use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::{Request, Response};
 
 use super::endpoint::Endpoint;
@@ -32,9 +32,8 @@ impl Session {
     /// If there is no connection, or no answer on it.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
         let mut request = request;
-        let headers = request.headers_mut();
-        headers.insert(HOST, self.endpoint.authority.clone());
-        headers.insert(USER_AGENT, AGENT);
+        self.endpoint.address(&mut request)?;
+        request.headers_mut().insert(USER_AGENT, AGENT);
         if let Some(mut sender) = self.idle.take()
             && sender.ready().await.is_ok()
         {

@@ -1,14 +1,15 @@
 //! Servers on loopback that answer as written.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::HeaderValue;
+use hyper::{Request, StatusCode};
 use tokio::time::timeout;
 
 use super::*;
@@ -17,11 +18,19 @@ use dnsweir_os::plain_text::with_causes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A session with a server that answers as [`listener`] says.
+fn server(connections: Vec<Vec<&'static str>>) -> (Session, mpsc::Receiver<String>) {
+    let (address, asked) = listener(connections);
+    let url = format!("http://{address}/").parse().unwrap();
+    let endpoint = Endpoint::new(&url, &Trust::default(), None).unwrap();
+    (Session::new(endpoint), asked)
+}
+
 /// Answers the requests of successive connections as listed, one list for each, and then closes it. What was asked is
 /// sent to the receiver.
-fn server(connections: Vec<Vec<&'static str>>) -> (Session, mpsc::Receiver<String>) {
+fn listener(connections: Vec<Vec<&'static str>>) -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     let (tell, asked) = mpsc::channel();
     thread::spawn(move || {
         for answers in connections {
@@ -37,8 +46,7 @@ fn server(connections: Vec<Vec<&'static str>>) -> (Session, mpsc::Receiver<Strin
             }
         }
     });
-    let endpoint = Endpoint::new(&url.parse().unwrap(), &Trust::default(), None).unwrap();
-    (Session::new(endpoint), asked)
+    (address, asked)
 }
 
 fn get(path: &str) -> Request<Full<Bytes>> {
@@ -145,6 +153,67 @@ fn failures_name_the_server_and_the_cause() {
         told.starts_with("cannot connect to 127.0.0.1:1: Connection refused"),
         "{told}"
     );
+}
+
+fn session_by(url: &str, way: Way) -> Session {
+    let endpoint = Endpoint::new(&url.parse().unwrap(), &Trust::default(), None).unwrap();
+    Session::new(endpoint.by(way))
+}
+
+#[test]
+fn given_addresses_are_tried_in_turn() {
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    let (address, asked) = listener(vec![vec![SHORT]]);
+    let mut session = session_by("http://server.example/", Way::Addresses(vec![nobody, address]));
+    run(async { session.send(get("/")).await.unwrap() });
+    let request = asked.recv().unwrap().to_lowercase();
+    assert!(request.contains("host: server.example\r\n"), "{request}");
+    let mut session = session_by("http://server.example/", Way::Addresses(vec![nobody]));
+    let failed = run(async { session.send(get("/")).await.unwrap_err() });
+    let told = with_causes(&failed);
+    assert!(
+        told.starts_with("cannot connect to server.example: Connection refused"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_proxy_gets_whole_urls_of_servers_without_tls() {
+    let (address, asked) = listener(vec![vec![SHORT]]);
+    let authorization = HeaderValue::from_static("Basic dXNlcjpzZWNyZXQ=");
+    let way = Way::Proxy(vec![address], Some(authorization));
+    let mut session = session_by("http://server.example:8080/", way);
+    run(async { session.send(get("/a?b")).await.unwrap() });
+    let request = asked.recv().unwrap().to_lowercase();
+    assert!(
+        request.starts_with("get http://server.example:8080/a?b http/1.1\r\n"),
+        "{request}"
+    );
+    assert!(request.contains("host: server.example:8080\r\n"), "{request}");
+    assert!(
+        request.contains("proxy-authorization: basic dxnlcjpzzwnyzxq=\r\n"),
+        "{request}"
+    );
+}
+
+#[test]
+fn a_proxy_may_refuse_a_tunnel() {
+    let (address, asked) = listener(vec![vec![
+        "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n",
+    ]]);
+    let mut session = session_by("https://[2001:db8::1]/", Way::Proxy(vec![address], None));
+    let failed = run(async { session.send(get("/")).await.unwrap_err() });
+    let expected = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+    assert!(
+        matches!(&failed, Error::Proxy { status, .. } if *status == expected),
+        "{failed:?}"
+    );
+    let request = asked.recv().unwrap().to_lowercase();
+    assert!(
+        request.starts_with("connect [2001:db8::1]:443 http/1.1\r\nhost: [2001:db8::1]:443\r\n"),
+        "{request}"
+    );
+    assert!(!request.contains("proxy-authorization"), "{request}");
 }
 
 #[test]

@@ -44,12 +44,6 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// Makes it the default for libraries that use TLS themselves.
-pub fn install_provider() {
-    // Fails if a default is already set, which is this one as well.
-    let _ = CryptoProvider::install_default((*provider()).clone());
-}
-
 /// Parses a host name or IP address as it appears in certificates.
 pub fn server_name(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.trim_end_matches('.').to_owned()).ok()

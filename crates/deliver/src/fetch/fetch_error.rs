@@ -4,18 +4,20 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hyper::StatusCode;
+
+use crate::agent;
 use crate::config::{spell_duration, spell_size};
-use crate::plain_text::with_causes;
 
 /// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// No response, or none over a trusted connection.
-    #[error("{}", with_causes(.0))]
-    Http(#[from] reqwest::Error),
+    #[error(transparent)]
+    Server(#[from] agent::Error),
     /// A response other than the contents.
     #[error("the server answered {0}")]
-    Status(reqwest::StatusCode),
+    Status(StatusCode),
     /// It has more bytes than `size` allows.
     #[error("it is larger than {}: raise `size` if it may be", spell_size(*.0))]
     TooLarge(usize),
@@ -33,4 +35,13 @@ pub enum FetchError {
     /// It cannot be stored, on disk or in memory.
     #[error("cannot keep it: {0}")]
     Disk(#[from] io::Error),
+}
+
+impl From<dnsweir_http::Error> for FetchError {
+    fn from(error: dnsweir_http::Error) -> FetchError {
+        match error {
+            dnsweir_http::Error::TooLarge(most) => FetchError::TooLarge(most),
+            error => FetchError::Server(error.into()),
+        }
+    }
 }

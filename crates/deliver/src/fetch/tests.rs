@@ -10,10 +10,7 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::config::{Location, parse};
 use crate::private_folder::PrivateFolder;
-use web::{WebServer, authority, page};
-
-#[path = "../../../../tests/harness/web.rs"]
-mod web;
+use crate::web::{WebServer, authority, page};
 
 /// A server, and the location that a client fetches from it.
 struct Place {
@@ -175,7 +172,7 @@ async fn only_the_right_certificate_is_trusted() {
     assert!(error.contains("invalid peer certificate"), "{error}");
     fs::write(unknown.location.ca.as_ref().unwrap(), "nothing").unwrap();
     let error = unknown.fetch().await.unwrap_err();
-    assert!(error.ends_with("it has no certificates (PEM)"), "{error}");
+    assert!(error.ends_with("it has no certificate in PEM"), "{error}");
     unknown.location.ca = Some("/nowhere/ca.pem".into());
     let error = unknown.fetch().await.unwrap_err();
     assert!(error.starts_with("/nowhere/ca.pem: No such file"), "{error}");

@@ -5,6 +5,8 @@
 //! and one layer of type [`LAYER`]. Everything else is refused, with its name. Nothing here uses the network:
 //! the bytes come from a child process or from disk, and are checked against their digests.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -46,6 +48,12 @@ struct Manifest {
     layers: Vec<Descriptor>,
 }
 
+impl Manifest {
+    fn read(manifest: &[u8]) -> Result<Manifest, String> {
+        serde_json::from_slice(manifest).map_err(|error| format!("its manifest is not valid: {error}"))
+    }
+}
+
 /// A manifest's description of a part.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -56,6 +64,16 @@ pub struct Descriptor {
     pub digest: String,
     /// Its size in bytes.
     pub size: u64,
+    /// What it is, if it is a manifest.
+    pub artifact_type: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Descriptor {
+    /// Returns an annotation.
+    pub(super) fn annotation(&self, name: &str) -> Option<&str> {
+        Some(self.annotations.as_ref()?.get(name)?)
+    }
 }
 
 /// Returns the digest of `octets`, in the notation of registries.
@@ -63,13 +81,32 @@ pub fn digest(octets: &[u8]) -> String {
     format!("sha256:{}", hex::digits(&Sha256::digest(octets)))
 }
 
+/// Returns a digest that a registry sent, if it is one, before it becomes part of a URL.
+///
+/// # Errors
+/// When it is not.
+pub(super) fn checked(digest: &str) -> Result<&str, String> {
+    let octets = digest.strip_prefix("sha256:").and_then(hex::octets);
+    match octets {
+        Some(octets) if octets.len() == 32 => Ok(digest),
+        _ => Err(format!("the digest {digest:?} is no SHA-256")),
+    }
+}
+
+/// Returns the layers of a `manifest`.
+///
+/// # Errors
+/// How it differs from one.
+pub(super) fn layers(manifest: &[u8]) -> Result<Vec<Descriptor>, String> {
+    Manifest::read(manifest).map(|manifest| manifest.layers)
+}
+
 /// Returns the one layer of a `manifest`, which holds the module.
 ///
 /// # Errors
 /// How it differs from the layout.
 pub fn layer(manifest: &[u8]) -> Result<Descriptor, String> {
-    let read: Manifest =
-        serde_json::from_slice(manifest).map_err(|error| format!("its manifest is not valid: {error}"))?;
+    let read = Manifest::read(manifest)?;
     if let Some(other) = read.media_type.filter(|media_type| media_type != MANIFEST) {
         return Err(format!(
             "its manifest has the media type {other:?}, not {MANIFEST:?}"

@@ -12,7 +12,10 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::HeaderValue;
 use serde::{Deserialize, Serialize};
+
+use crate::agent::basic;
 
 /// The largest file in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -26,6 +29,13 @@ const DOCKER_HUB_KEY: &str = "index.docker.io";
 pub struct Credentials {
     pub user: String,
     pub password: String,
+}
+
+impl Credentials {
+    /// Returns the header that presents them.
+    pub fn header(&self) -> Option<HeaderValue> {
+        basic(&self.user, &self.password)
+    }
 }
 
 impl fmt::Debug for Credentials {

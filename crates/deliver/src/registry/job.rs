@@ -54,6 +54,18 @@ impl Job {
             signatures,
         })
     }
+
+    /// Returns the names and addresses of the hosts, as in URLs.
+    ///
+    /// # Errors
+    /// When one of them is none.
+    pub fn written(&self) -> Result<Vec<String>, String> {
+        let written = self.hosts.iter().map(|host| {
+            let url = host.url()?;
+            Ok(url.host_str().unwrap_or_default().to_owned())
+        });
+        written.collect()
+    }
 }
 
 /// Returns how registries are reached.

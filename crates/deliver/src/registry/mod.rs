@@ -2,19 +2,21 @@
 //!
 //! [`Deliveries`] provides a configuration's modules. What is not [kept on disk](kept) is [pulled](pull()) by
 //! a [child process](child), checked against [its digests](artifact) and [signatures](signature), and kept.
-//! [`push`] is for authors. Registries are found by the system's resolver (`/etc/resolv.conf` where this
+//! Both ask with a [`Client`](client). [`push`] is for authors. Registries are found by the system's resolver (`/etc/resolv.conf` where this
 //! process runs), never by the proxy itself, which may be waiting for the answer.
 
 mod artifact;
+mod challenge;
 mod child;
 mod client;
 mod credentials;
 mod deliveries;
-mod guard;
+mod error;
 mod job;
 mod kept;
 mod pull;
 mod push;
+mod referrers;
 mod signature;
 
 use crate::config::{Config, Module, Report};

@@ -1,16 +1,14 @@
 //! Pushes a module to a registry, in the layout in which it is pulled.
 
 use bytes::Bytes;
-use oci_client::client::{Config, ImageLayer};
-use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
-use oci_client::secrets::RegistryAuth;
-use oci_client::{Client, Reference as Image, RegistryOperation};
 use serde::Serialize;
+use serde_json::json;
 
-use super::artifact::{self, CONFIG, LARGEST_MODULE, LAYER};
+use super::artifact::{CONFIG, LARGEST_MODULE, LAYER, MANIFEST, digest};
+use super::client::{Client, Host, Way};
+use super::error::Error;
 use super::job::{host, way};
 use crate::config::{Reference, Registries, spell_size};
-use crate::plain_text::with_causes;
 
 /// The configuration of an artifact: <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 #[derive(Serialize)]
@@ -33,31 +31,38 @@ pub async fn push(module: Bytes, reference: &Reference, registries: &Registries)
         return Err(format!("it is larger than {}", spell_size(LARGEST_MODULE)));
     }
     let host = host(&reference.registry, reference, registries)?;
-    let (client, auth) = (host.client(&way(registries)?)?, host.auth());
-    let image = Image::with_tag(host.name.clone(), reference.repository.clone(), tag);
-    let pushed = push_as(&client, &image, &auth, module);
-    pushed.await.map_err(|error| with_causes(&error))
+    let pushed = push_to(&host, &way(registries)?, reference, &tag, module);
+    pushed.await.map_err(|error| error.to_string())
 }
 
-async fn push_as(
-    client: &Client,
-    image: &Image,
-    auth: &RegistryAuth,
+async fn push_to(
+    host: &Host,
+    way: &Way,
+    reference: &Reference,
+    tag: &str,
     module: Bytes,
-) -> Result<String, oci_client::errors::OciDistributionError> {
-    client.auth(image, auth, RegistryOperation::Push).await?;
+) -> Result<String, Error> {
+    // Whoever pushes chose the registry, and where it leads to.
+    let mut client = Client::begin(host, way, &reference.repository, "pull,push", None).await?;
     let configuration = Configuration {
         architecture: "wasm",
         os: "wasip2",
-        layer_digests: vec![artifact::digest(&module)],
+        layer_digests: vec![digest(&module)],
     };
-    let configuration = serde_json::to_vec(&configuration).unwrap_or_default();
-    let configuration = Config::new(configuration, CONFIG.to_owned(), None);
-    let layers = [ImageLayer::new(module, LAYER.to_owned(), None)];
-    let mut manifest = OciImageManifest::build(&layers, &configuration, None);
-    manifest.media_type = Some(OCI_IMAGE_MEDIA_TYPE.to_owned());
-    client
-        .push(image, &layers, configuration, auth, Some(manifest))
-        .await?;
-    client.fetch_manifest_digest(image, auth).await
+    let configuration = Bytes::from(serde_json::to_vec(&configuration).unwrap_or_default());
+    let described = |media_type: &str, octets: &Bytes| {
+        let (digest, size) = (digest(octets), octets.len());
+        json!({ "mediaType": media_type, "digest": digest, "size": size })
+    };
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described(CONFIG, &configuration),
+        "layers": [described(LAYER, &module)],
+    });
+    let manifest = Bytes::from(manifest.to_string());
+    client.upload(module).await?;
+    client.upload(configuration).await?;
+    client.store(tag, manifest.clone()).await?;
+    Ok(digest(&manifest))
 }

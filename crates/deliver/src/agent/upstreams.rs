@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::dns::{Addrs, Name as Host, Resolve, Resolving};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -66,7 +65,7 @@ impl Upstreams {
     }
 
     /// Returns all addresses of a host.
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    pub(super) async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         if host == "localhost" {
             // RFC 6761 section 6.3.
             return Ok(vec![[127, 0, 0, 1].into(), Ipv6Addr::LOCALHOST.into()]);
@@ -132,45 +131,6 @@ fn servers(forward: &Forward) -> Vec<Server> {
         }),
     };
     forward.upstreams.iter().map(server).collect()
-}
-
-/// The error for a redirect to an address of a private network.
-pub(crate) const NOT_WRITTEN: &str = "only a host that the configuration names may have a private address";
-
-/// Returns whether an address is this machine's or in a private network, including IPv6 addresses that map to
-/// one (RFC 4291 section 2.5.5.2).
-pub fn is_inside(ip: IpAddr) -> bool {
-    let ip = ip.to_canonical();
-    ip.is_unspecified() || Network::is_private(ip)
-}
-
-/// Resolves the hosts of one request. The addresses checked here are the ones connected to.
-#[derive(Debug)]
-pub(crate) struct Resolver {
-    /// The servers to ask.
-    pub upstreams: Upstreams,
-    /// Hosts in the configuration. All others come from redirects, and must be public.
-    pub written: Vec<String>,
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, host: Host) -> Resolving {
-        let upstreams = self.upstreams.clone();
-        let is_written = self.written.iter().any(|written| written == host.as_str());
-        Box::pin(async move {
-            let host = host.as_str();
-            let found = upstreams.addresses(host).await;
-            let mut found = found.map_err(|error| format!("no address of {host}: {error}"))?;
-            if !is_written {
-                found.retain(|address| !is_inside(*address));
-                if found.is_empty() {
-                    return Err(format!("{host} has private addresses: {NOT_WRITTEN}").into());
-                }
-            }
-            let addresses = found.into_iter().map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(addresses) as Addrs)
-        })
-    }
 }
 
 /// Resolves a host with one server. It may have no address of one type, or of both.
