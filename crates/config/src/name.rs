@@ -41,7 +41,7 @@ pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
 /// Whether it has only characters that are used in names of zones. Any other is probably a mistake.
 fn is_plain(name: &Name) -> bool {
     let mut rest = name.as_bytes();
-    while let [length @ 1.., tail @ ..] = rest {
+    while let [length @ 1..=u8::MAX, tail @ ..] = rest {
         let (label, next) = tail.split_at(usize::from(*length).min(tail.len()));
         let is_plain = |(index, octet): (usize, &u8)| match octet {
             b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' => true,

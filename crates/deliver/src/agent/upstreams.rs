@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::config::{self, Config, Encryption, Forward, Network, Protocol, SourceConfig, Stage};
+use crate::config::{self, Config, Encryption, Forward, Protocol, SourceConfig, Stage};
 use crate::dns::name::{Name, skip_plain};
 use crate::dns::records::{Answer, Section, Walk, counts};
 use crate::dns::suffix_map::SuffixMap;

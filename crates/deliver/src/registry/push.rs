@@ -31,8 +31,9 @@ pub async fn push(module: Bytes, reference: &Reference, registries: &Registries)
         return Err(format!("it is larger than {}", spell_size(LARGEST_MODULE)));
     }
     let host = host(&reference.registry, reference, registries)?;
-    let pushed = push_to(&host, &way(registries)?, reference, &tag, module);
-    pushed.await.map_err(|error| error.to_string())
+    let way = way(registries)?;
+    let pushed = push_to(&host, &way, reference, &tag, module).await;
+    pushed.map_err(|error| error.to_string())
 }
 
 async fn push_to(
