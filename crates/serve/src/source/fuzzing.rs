@@ -42,8 +42,8 @@ pub fn zone(octets: &[u8]) {
     let _ = std::fs::remove_file(&path);
     let zone = match zone {
         Ok(zone) => zone,
-        Err(mistakes) => {
-            assert!(!mistakes.is_empty(), "what is wrong is said");
+        Err(invalid) => {
+            assert!(!invalid.mistakes.is_empty(), "what is wrong is said");
             return;
         }
     };

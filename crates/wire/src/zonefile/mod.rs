@@ -17,6 +17,6 @@ mod zone;
 mod tests;
 
 pub use canonical::compare;
-pub use reader::{Bounds, read};
+pub use reader::{Bounds, Invalid, read};
 pub use transferred::from_records;
 pub use zone::{Chain, Hashed, Node, Redirect, Set, Zone};

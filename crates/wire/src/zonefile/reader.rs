@@ -37,11 +37,20 @@ static KNOWN: LazyLock<Mutex<HashMap<Key, Weak<Zone>>>> = LazyLock::new(Mutex::d
 /// The first file of a zone, and the zone's name in wire format.
 type Key = (PathBuf, Box<[u8]>);
 
+/// Why there is no zone.
+#[derive(Debug)]
+pub struct Invalid {
+    /// The first mistakes, at least one.
+    pub mistakes: Vec<Mistake>,
+    /// The files of the zone, even those that are missing: a change of any of them may correct it.
+    pub files: Vec<PathBuf>,
+}
+
 /// Reads the zone `origin` from the file at `path`.
 ///
 /// # Errors
-/// Its first mistakes, at least one.
-pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<Mistake>> {
+/// Its mistakes.
+pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Invalid> {
     let whole = |wrong: Wrong| Mistake {
         file: path.to_owned(),
         line: None,
@@ -50,7 +59,10 @@ pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<
     };
     let origin = &Name::parse(origin).map_err(|_| {
         let problem = format!("{origin:?} is not the name of a zone");
-        vec![whole(Wrong::new(problem, "write a name: \"example.org\""))]
+        Invalid {
+            mistakes: vec![whole(Wrong::new(problem, "write a name: \"example.org\""))],
+            files: vec![path.to_owned()],
+        }
     })?;
     if let Some(known) = known(path, origin, bounds) {
         return Ok(known);
@@ -59,6 +71,7 @@ pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<
         folder: path.parent().unwrap_or(Path::new("")).to_owned(),
         left: bounds.octets,
         files: Vec::new(),
+        unreadable: Vec::new(),
         open: Vec::new(),
         builder: Builder::new(origin, bounds.octets),
         scope: Scope {
@@ -73,17 +86,23 @@ pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<
     if let Err(wrong) = opened {
         reader.mistakes.push(whole(wrong));
     }
+    let read = reader.files.iter().map(|(file, _)| file.clone());
+    let files = read.chain(reader.unreadable).collect();
     if !reader.mistakes.is_empty() {
-        return Err(reader.mistakes);
+        let mistakes = reader.mistakes;
+        return Err(Invalid { mistakes, files });
     }
-    let zone = Arc::new(
-        reader
-            .builder
-            .finish(reader.files)
-            .map_err(|wrong| vec![whole(wrong)])?,
-    );
-    remember(path, &zone);
-    Ok(zone)
+    match reader.builder.finish(reader.files) {
+        Ok(zone) => {
+            let zone = Arc::new(zone);
+            remember(path, &zone);
+            Ok(zone)
+        }
+        Err(wrong) => Err(Invalid {
+            mistakes: vec![whole(wrong)],
+            files,
+        }),
+    }
 }
 
 /// A zone in use whose files have not changed.
@@ -137,6 +156,8 @@ struct Reader {
     /// Bytes that may still be read.
     left: usize,
     files: Vec<(PathBuf, [u8; 32])>,
+    /// The files that could not be read; each is a mistake, whose number is limited.
+    unreadable: Vec<PathBuf>,
     /// The files being read, none of which may include itself.
     open: Vec<PathBuf>,
     builder: Builder,
@@ -149,6 +170,7 @@ impl Reader {
     fn file(&mut self, path: &Path) -> Result<(), Wrong> {
         let read = contents(path, self.left);
         let text = read.map_err(|error| {
+            self.unreadable.push(path.to_owned());
             Wrong::new(
                 format!("{} cannot be read: {error}", path.display()),
                 "name a zone file that dnsweir may read",

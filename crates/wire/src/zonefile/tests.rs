@@ -19,8 +19,8 @@ const HEAD: &str = "@ 60 IN SOA ns admin 1 2 3 4 5\n";
 fn load(folder: &Path, text: &str) -> Result<Arc<Zone>, Vec<String>> {
     let path = folder.join("zone");
     fs::write(&path, text).unwrap();
-    read(&path, "example.", BOUNDS).map_err(|mistakes| {
-        let shown = mistakes.iter().map(|mistake| {
+    read(&path, "example.", BOUNDS).map_err(|invalid| {
+        let shown = invalid.mistakes.iter().map(|mistake| {
             assert!(!mistake.help.is_empty());
             let text = mistake.to_string();
             text.strip_prefix(&format!("{}/", folder.display()))
@@ -334,14 +334,18 @@ fn whole_files_may_be_wrong() {
         ["zone:1: nothing says what TTL this record has"]
     );
     assert_eq!(of(&format!("{HEAD}$INCLUDE zone")).len(), 1);
-    let none = read(&folder.path().join("none"), "example.", BOUNDS).unwrap_err();
+    let none = read(&folder.path().join("none"), "example.", BOUNDS)
+        .unwrap_err()
+        .mistakes;
     assert!(none[0].problem.contains("cannot be read"), "{none:?}");
     let tight = Bounds { octets: 200 };
     let path = folder.path().join("zone");
     fs::write(&path, format!("{HEAD}a A 192.0.2.1\n")).unwrap();
-    let tight = read(&path, "example.", tight).unwrap_err();
+    let tight = read(&path, "example.", tight).unwrap_err().mistakes;
     assert_eq!(tight[0].problem, "the zone takes more than 200 bytes of memory");
-    let small = read(&path, "example.", Bounds { octets: 10 }).unwrap_err();
+    let small = read(&path, "example.", Bounds { octets: 10 })
+        .unwrap_err()
+        .mistakes;
     assert!(
         small[0]
             .problem
