@@ -434,6 +434,28 @@ fn a_changed_resolv_conf_is_followed() {
     });
 }
 
+/// Also while the configuration on disk is invalid: the network does not wait for its correction.
+#[test]
+fn a_changed_resolv_conf_is_followed_by_the_running_configuration() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("resolv.conf");
+    std::fs::write(&file, "nameserver 192.0.2.53\n").expect("a file");
+    let text = format!("zone \".\" {{ forward \"{}\" }}", file.display());
+    let proxy = Proxy::start(&text);
+    proxy.rewrite(&format!("wokers 2\n{text}"));
+    until("the mistake to be reported", || {
+        proxy.get("/status").1.contains("`wokers`")
+    });
+    assert_eq!(proxy.generation(), 1.0);
+    std::fs::write(&file, "nameserver 192.0.2.54\n").expect("a file");
+    until("the new resolver to be known", || {
+        proxy.get("/status").1.contains("192.0.2.54:53")
+    });
+    assert!(proxy.get("/status").1.contains("`wokers`"));
+    proxy.reload(&text);
+    assert!(proxy.get("/status").1.contains("192.0.2.54:53"));
+}
+
 /// Stops a background activity, however the test ends.
 struct Ending<'a>(&'a AtomicBool);
 

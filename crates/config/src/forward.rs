@@ -1,7 +1,7 @@
 //! `forward`: which upstreams are asked.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
@@ -74,7 +74,18 @@ words! {
     besides {
         /// Upstreams given by host name, whose addresses are not in the file.
         named: Vec<NamedUpstream>;
+        /// What the other ones were gathered from, in order.
+        written: Vec<Written>;
     }
+}
+
+/// An upstream with an address, or a file that lists some, as written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Written {
+    /// An upstream.
+    At(Upstream),
+    /// The path of a resolv.conf.
+    In(PathBuf),
 }
 
 impl Forward {
@@ -84,6 +95,38 @@ impl Forward {
             Protocol::Udp | Protocol::Tcp => None,
             Protocol::Encrypted(encryption) => Some(tls::Client::new(&self.trust, &[encryption.alpn()])),
         }
+    }
+
+    /// Gathers its upstreams from its files as they are now; `refused` returns why one must not be used. Returns
+    /// the rest of what the files contain. None, and the upstreams stay, if the files are a mistake now.
+    pub(super) fn gather_again(
+        &mut self,
+        refused: impl Fn(SocketAddr) -> Option<String>,
+    ) -> Option<NameServers> {
+        let (mut upstreams, mut rest) = (Vec::<Upstream>::new(), NameServers::default());
+        for written in &self.written {
+            match written {
+                Written::At(upstream) if upstreams.contains(upstream) => {}
+                Written::At(upstream) => upstreams.push(upstream.clone()),
+                Written::In(path) => {
+                    let found = resolv_conf::name_servers(path, &refused).ok()?;
+                    for address in found.usable {
+                        if !upstreams.iter().any(|known| known.address == address) {
+                            upstreams.push(address.into());
+                        }
+                    }
+                    rest.unusable.extend(found.unusable);
+                    rest.interfaces.extend(found.interfaces);
+                    rest.awaited |= found.awaited;
+                }
+            }
+        }
+        let none_usable = upstreams.is_empty() && !rest.awaited && !rest.unusable.is_empty();
+        if upstreams.len() > MOST_UPSTREAMS || none_usable {
+            return None;
+        }
+        self.upstreams = upstreams;
+        Some(rest)
     }
 }
 
@@ -129,9 +172,7 @@ pub(super) struct Place<'a> {
 pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
     let mut forward = FORWARD.read(mistakes, node);
     let nodes = block(node);
-    let (upstreams, named, scheme) = upstreams(mistakes, place, node);
-    forward.upstreams = upstreams;
-    forward.named = named;
+    let scheme = upstreams(mistakes, place, node, &mut forward);
     bootstrap(mistakes, place, node, &forward);
     forward.trust = trust(mistakes, place, nodes, scheme);
     if let Some(scheme) = scheme {
@@ -227,6 +268,7 @@ struct Found {
     /// Those of them that so far only a file names.
     in_files: Vec<SocketAddr>,
     named: Vec<(NamedUpstream, Span)>,
+    written: Vec<Written>,
     /// The scheme of each value.
     schemes: Vec<(Option<Encryption>, Span)>,
     /// Problems with lines of files, reported only if no upstream is usable.
@@ -239,6 +281,7 @@ impl Found {
     fn take_file(&mut self, mistakes: &mut Mistakes, place: &mut Place<'_>, entry: &KdlEntry, path: &str) {
         let span = Span::from(entry.span());
         self.schemes.push((None, span));
+        self.written.push(Written::In(place.folder.join(path)));
         let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
         for address in servers.usable {
             if !self.upstreams.iter().any(|(known, _)| known.address == address) {
@@ -258,10 +301,11 @@ impl Found {
             return;
         };
         self.schemes.push((scheme, span));
-        if let Target::At(upstream) = &target
-            && self.takes_over(upstream, span)
-        {
-            return;
+        if let Target::At(upstream) = &target {
+            self.written.push(Written::At(upstream.clone()));
+            if self.takes_over(upstream, span) {
+                return;
+            }
         }
         let (known, spelled) = match &target {
             Target::At(upstream) => (place_of(&self.upstreams, upstream), upstream.address.to_string()),
@@ -298,13 +342,14 @@ fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
     found.find(|(known, _)| known == sought).map(|(_, span)| *span)
 }
 
-/// Returns the upstreams with an address, including those from files; those with only a name; and their
+/// Decodes the upstreams with an address, including those from files, and those with only a name. Returns their
 /// common scheme, if there is one.
 fn upstreams(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
     node: &KdlNode,
-) -> (Vec<Upstream>, Vec<NamedUpstream>, Option<Encryption>) {
+    forward: &mut Forward,
+) -> Option<Encryption> {
     let mut found = Found::default();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
@@ -324,10 +369,12 @@ fn upstreams(
         found.unusable.into_iter().for_each(|why| mistakes.push(why));
     }
     refuse_mixture(mistakes, &found.schemes);
-    let scheme = found.schemes.first().and_then(|(scheme, _)| *scheme);
     let upstreams = found.upstreams.into_iter().map(|(upstream, _)| upstream);
+    forward.upstreams = upstreams.collect();
     let named = found.named.into_iter().map(|(upstream, _)| upstream);
-    (upstreams.collect(), named.collect(), scheme)
+    forward.named = named.collect();
+    forward.written = found.written;
+    found.schemes.first().and_then(|(scheme, _)| *scheme)
 }
 
 /// Reports upstreams of one stage with different schemes. Otherwise, an attacker who blocks the encrypted one
@@ -378,7 +425,7 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
         mistakes.push(nobody.help("write the address of the server to ask"));
         return;
     }
-    let Some((listener, listens)) = loops(place, upstream) else {
+    let Some((listener, listens)) = loops(place.listeners, place.node, upstream) else {
         return;
     };
     let why = if listener.ip().is_unspecified() {
@@ -398,16 +445,22 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
 }
 
 /// The listener that would receive queries to an upstream, and its span.
-fn loops(place: &Place<'_>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
+fn loops(listeners: &Listeners, node: Option<&Node>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
     // With fall-through rules, the node's own queries to the cluster DNS address reach the cluster DNS, even
     // though the proxy listens on that address.
-    let past_us = place.node.is_some_and(|node| {
+    let past_us = node.is_some_and(|node| {
         node.iptables
             && node.mode == NodeMode::FallThrough
             && upstream.port() == DNS_PORT
             && node.cluster_dns.contains(&upstream.ip())
     });
-    place.listeners.reached_by(upstream).filter(|_| !past_us)
+    listeners.reached_by(upstream).filter(|_| !past_us)
+}
+
+/// Why a name server in a file must not be used, if it is this proxy.
+pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: SocketAddr) -> Option<String> {
+    let (listener, _) = loops(listeners, node, server)?;
+    Some(format!("a loop: the proxy itself listens on {listener}"))
 }
 
 /// The name servers in the resolv.conf at `path`, and the problems to report if there are no other upstreams.
@@ -420,10 +473,7 @@ fn resolv_conf(
     let path = place.folder.join(path);
     place.files.note(&path);
     let span = Span::from(entry.span());
-    let found = resolv_conf::name_servers(&path, |upstream| {
-        let (listener, _) = loops(place, upstream)?;
-        Some(format!("a loop: the proxy itself listens on {listener}"))
-    });
+    let found = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
     let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
     match found {
         Ok(found) => {
@@ -470,6 +520,10 @@ mod tests {
             forward,
             Forward {
                 upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
+                written: to(&["192.0.2.1:53", "[2001:db8::1]:5353"])
+                    .into_iter()
+                    .map(Written::At)
+                    .collect(),
                 named: vec![],
                 bootstrap: vec![],
                 protocol: Protocol::Udp,

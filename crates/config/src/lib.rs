@@ -10,6 +10,7 @@
 mod address;
 mod admin;
 mod cache;
+mod changing_upstreams;
 mod clients;
 pub mod config_block;
 mod data;
@@ -76,7 +77,7 @@ pub use dnstap::{Dnstap, TapReader};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::{Delivered, Filter, Limits, OnError, Signer, TestCasesFile, test_cases_beside};
-pub use forward::Forward;
+pub use forward::{Forward, Written};
 pub use glossary::{glossary, known_words};
 pub use kubernetes::{External, Kubeconfig, Kubernetes, Pods};
 pub use listen::Listen;

@@ -1,7 +1,6 @@
 //! The root of a configuration.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +23,6 @@ use super::signatures::{self, Signatures};
 use super::source::{self, NamedSource, SourceConfig};
 use super::tsig;
 use super::units::{duration, s, size};
-use super::upstream::NamedUpstream;
 use super::words::words;
 use super::zone::{self, Stage, Zone};
 
@@ -100,44 +98,6 @@ fn default_workers() -> usize {
 }
 
 impl Config {
-    /// The upstreams configured by host name, each with the bootstrap servers that resolve it.
-    pub fn named_upstreams(&self) -> impl Iterator<Item = (&NamedUpstream, &[SocketAddr])> {
-        let forwards = self.sources().filter_map(|source| match source {
-            SourceConfig::Forward(forward) => Some(forward),
-            _ => None,
-        });
-        forwards.flat_map(|forward| {
-            let named = forward.named.iter();
-            named.map(|upstream| (upstream, &*forward.bootstrap))
-        })
-    }
-
-    /// Fills in the addresses of upstreams configured by name; `known` returns none for unresolved hosts.
-    pub fn place_addresses(&mut self, known: impl Fn(&str) -> Vec<IpAddr>) {
-        let stages = self.zones.iter_mut().flat_map(|zone| &mut zone.stages);
-        let of_zones = stages.filter_map(|stage| match stage {
-            Stage::Source(source) => Some(source),
-            Stage::Filter(_) | Stage::Cache(_) => None,
-        });
-        for source in of_zones.chain(self.sources.iter_mut().map(|named| &mut named.source)) {
-            let SourceConfig::Forward(forward) = source else {
-                continue;
-            };
-            for named in &forward.named {
-                let addresses = known(&named.host);
-                if addresses.is_empty() {
-                    self.unusable
-                        .push(format!("{}: no address of it is known yet", named.host));
-                }
-                for upstream in addresses.into_iter().map(|ip| named.at(ip)) {
-                    if !forward.upstreams.contains(&upstream) {
-                        forward.upstreams.push(upstream);
-                    }
-                }
-            }
-        }
-    }
-
     /// All sources: those in zones and the named ones.
     pub fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
         let stages = self.zones.iter().flat_map(|zone| &zone.stages);

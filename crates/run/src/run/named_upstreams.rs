@@ -67,6 +67,11 @@ impl NamedUpstreams {
         self.wanted.notify_one();
     }
 
+    /// Gives a configuration that runs the addresses that its upstreams have now. Returns whether any changed.
+    pub fn renew_in(&self, config: &mut Config) -> bool {
+        config.renew_upstreams(|host| self.known(host))
+    }
+
     /// Resolves when the known addresses differ from those last learned.
     pub async fn changed(&self) {
         self.changed.notified().await;

@@ -26,7 +26,7 @@ use crate::listen::Limits;
 use crate::log::REPORT;
 use crate::node::{Plan, Reconciler};
 use crate::registry::Deliveries;
-use crate::serve::generation::Generation;
+use crate::serve::generation::{Generation, Loaded};
 use crate::source;
 use crate::watch;
 
@@ -210,12 +210,43 @@ impl Proxy {
         former: &Former,
         why: String,
     ) -> Result<(), Stop> {
-        let (number, workers) = (current.number + 1, self.workers.len());
         let config = former.in_place_of(index, &current.config, why);
-        let (running, loaded) = (Arc::clone(current), former.loaded.clone());
+        self.adapt(current, config, Some(former.loaded.clone())).await
+    }
+
+    /// Gives the running configuration the addresses that its upstreams have now. They were a reason to reload,
+    /// which a rejected configuration has used up.
+    async fn renew_upstreams(&mut self, current: &Arc<Generation>) {
+        let (named, mut config) = (Arc::clone(&self.named), current.config.clone());
+        let renewed = filter::beside(&self.engine, move |_| {
+            named.renew_in(&mut config).then_some(config)
+        });
+        let adapted = match renewed.await.map_err(machine) {
+            Ok(None) => return,
+            Ok(Some(config)) => self.adapt(current, config, None).await,
+            Err(stop) => Err(stop),
+        };
+        match adapted {
+            Ok(()) => tracing::info!("upstreams have other addresses: the previous configuration uses them"),
+            Err(stop) => {
+                self.refresher.supply(current);
+                tracing::error!(name: REPORT, "could not use the new addresses of upstreams:\n{stop}");
+            }
+        }
+    }
+
+    /// Switches to a configuration made from the running one, with a `former` filter if it has one.
+    async fn adapt(
+        &mut self,
+        current: &Arc<Generation>,
+        config: Config,
+        former: Option<Loaded>,
+    ) -> Result<(), Stop> {
+        let (number, workers) = (current.number + 1, self.workers.len());
+        let running = Arc::clone(current);
         let prepared = filter::beside(&self.engine, move |engine| {
             let _alone = LOADING.lock();
-            prepare(number, config, engine, workers, Some(&running), Some(&loaded))
+            prepare(number, config, engine, workers, Some(&running), former.as_ref())
         });
         let prepared = prepared.await.map_err(machine)??;
         learn(&self.refresher, &prepared.generation)
@@ -310,6 +341,7 @@ impl Proxy {
                         "not reloaded; the previous configuration stays in use:\n{stop}"
                     ),
                 }
+                self.renew_upstreams(&generation).await;
             }
         }
     }
