@@ -72,7 +72,8 @@ pub(crate) fn sites<'a>(
     sites
 }
 
-/// The addresses of a block: those of `bind`, or the wildcard addresses.
+/// The addresses of a block: those of `bind`, or the wildcard addresses. In Go, a wildcard address of either
+/// family listens on both.
 fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     let binds = || block.plugins.iter().filter(|plugin| plugin.name.text == "bind");
@@ -88,8 +89,8 @@ fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Ve
         let bare = Diagnostic::new(bind.span(), "`bind` needs an address");
         mistakes.push(bare.help("write: bind 127.0.0.1"));
     }
-    if binds().next().is_none() {
-        addresses = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    if binds().next().is_none() || addresses.iter().any(IpAddr::is_unspecified) {
+        addresses.extend([IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()]);
     }
     addresses
 }
@@ -399,7 +400,10 @@ mod tests {
                 ". @ 127.0.0.2:53"
             ]
         );
-        assert_eq!(shown(".").unwrap(), [". @ 0.0.0.0:53 [::]:53"]);
+        for bind in ["", "bind 0.0.0.0", "bind ::", "bind 0.0.0.0 ::"] {
+            let found = shown(&format!(". {{\n {bind}\n}}")).unwrap();
+            assert_eq!(found, [". @ 0.0.0.0:53 [::]:53"], "{bind}");
+        }
         assert_eq!(
             shown(". {\n bind 127.0.0.1\n}\n. {\n bind 127.0.0.1 127.0.0.2\n}").unwrap_err(),
             [". is served twice on the same address"]
