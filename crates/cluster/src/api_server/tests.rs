@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::fs;
 use std::future::pending;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -25,6 +25,8 @@ use super::followed::Followed;
 use super::reflector::{Change, Collection, Reading, Reflector};
 use super::resources;
 use crate::config::Kubeconfig;
+
+mod certificates;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -103,7 +105,7 @@ impl Setting {
 }
 
 /// The next request on a connection, in lower case; `None` once the client has closed it.
-fn request(stream: &mut TcpStream) -> Option<String> {
+fn request(stream: &mut impl Read) -> Option<String> {
     let (mut request, mut octet) = (Vec::new(), [0]);
     while !request.ends_with(b"\r\n\r\n") {
         match stream.read(&mut octet) {
@@ -239,43 +241,6 @@ fn programs_print_credentials() {
 /// Seconds since 1970.
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
-}
-
-/// A certificate from a program is replaced once it is refused, or after a failure when it is about to expire.
-#[test]
-fn certificates_of_programs_are_renewed() {
-    let year = Duration::from_secs(365 * 24 * 3600);
-    for (status, lasts, expires) in [
-        ("401 Unauthorized", year, Some("2100-01-01T00:00:00Z")),
-        ("401 Unauthorized", year, None),
-        ("500 Failing", year, Some("2020-01-01T00:00:00Z")),
-        ("500 Failing", Duration::from_secs(10), None),
-    ] {
-        let setting = Setting::new(&[empty(status), ANSWER.to_owned()]);
-        let (certificate, key) = self_signed(&["me.example".into()], now(), lasts).unwrap();
-        let credential = json!({"status": {
-            "clientCertificateData": certificate, "clientKeyData": key, "expirationTimestamp": expires,
-        }});
-        let [printed, runs] = ["printed", "runs"].map(|name| setting.path(name));
-        fs::write(&printed, credential.to_string()).unwrap();
-        setting.program("login", &format!("cat {printed:?}; echo >> {runs:?}"));
-        let user = "    exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login}\n";
-        let kubeconfig = setting.write("", user);
-        let failure = Notify::new();
-        run(keep_connected(
-            Some(&kubeconfig),
-            &failure,
-            |problem| panic!("{problem}"),
-            async |client, is_other| {
-                assert!(!is_other);
-                if client.session().get::<Value>("/").await.is_err() {
-                    failure.notify_one();
-                    pending::<()>().await;
-                }
-            },
-        ));
-        assert_eq!(fs::read_to_string(runs).unwrap().len(), 2, "{status} {expires:?}");
-    }
 }
 
 #[test]
