@@ -86,9 +86,9 @@ impl Interest {
 }
 
 impl Indexed<Index> for Import {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
         index.change_import(&self.0.name, |entry| entry.service = Some(Arc::clone(&self.0)));
-        true
+        0
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -101,10 +101,10 @@ impl Indexed<Index> for Import {
 }
 
 impl Indexed<Index> for ImportedSlice {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
         let is_there = index.change_import(&self.0.service, |entry| entry.add(&self.0));
         index.note(&self.0, is_there);
-        is_there
+        usize::from(!is_there)
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {

@@ -217,19 +217,19 @@ impl Holder {
 }
 
 impl Indexed<Index> for Service {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
         change_entry(&mut index.services, &self.name, |entry| {
             entry.service = Some(Arc::clone(self));
         });
         index.refused.extend(self.left_out.as_deref().map(str::to_owned));
-        let mut is_whole = true;
+        let mut missing = 0;
         for &address in self.addresses() {
-            is_whole &= add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
+            missing += add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
         }
         for &address in &self.outside.addresses {
-            is_whole &= add(&mut index.addresses, address, Holder::Outside(Arc::clone(self)));
+            missing += add(&mut index.addresses, address, Holder::Outside(Arc::clone(self)));
         }
-        is_whole
+        missing
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -253,14 +253,14 @@ impl Indexed<Index> for Service {
 }
 
 impl Indexed<Index> for Slice {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
         let is_there = change_entry(&mut index.services, &self.service, |entry| entry.add(self));
         index.note(self, is_there);
-        let mut is_whole = is_there;
+        let mut missing = usize::from(!is_there);
         for address in self.addresses() {
-            is_whole &= add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
+            missing += add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
         }
-        is_whole
+        missing
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -282,12 +282,12 @@ impl Indexed<Index> for Slice {
 }
 
 impl Indexed<Index> for Pod {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
-        let mut is_whole = true;
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
+        let mut missing = 0;
         for &address in &self.addresses {
-            is_whole &= add(&mut index.pods, address, Arc::clone(self));
+            missing += add(&mut index.pods, address, Arc::clone(self));
         }
-        is_whole
+        missing
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -302,9 +302,9 @@ impl Indexed<Index> for Pod {
 }
 
 impl Indexed<Index> for Namespace {
-    fn enter(self: &Arc<Self>, index: &mut Index) -> bool {
+    fn enter(self: &Arc<Self>, index: &mut Index) -> usize {
         index.namespaces.insert_mut(self.label.clone(), ());
-        true
+        0
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -348,15 +348,15 @@ impl Port {
     }
 }
 
-/// Adds a value to a key, unless the key has too many already; returns whether it was added.
-fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) -> bool {
+/// Adds a value to a key, unless the key has too many already; returns how many places it is missing from.
+fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) -> usize {
     if map.get(&key).is_some_and(|others| others.len() >= MOST_HOLDERS) {
-        return false;
+        return 1;
     }
     let others = map.get(&key).into_iter().flatten().cloned();
     let all = others.chain([value]).collect();
     map.insert_mut(key, all);
-    true
+    0
 }
 
 /// Removes the matching values of a key.

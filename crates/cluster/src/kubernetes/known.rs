@@ -8,8 +8,8 @@ use crate::api_server::{Change, Reading};
 
 /// An object that an index refers to.
 pub trait Indexed<I> {
-    /// Adds it to the index, and returns whether there was room for all of it.
-    fn enter(self: &Arc<Self>, index: &mut I) -> bool;
+    /// Adds it to the index, and returns in how many places there was no room for it.
+    fn enter(self: &Arc<Self>, index: &mut I) -> usize;
     /// Removes it from the index.
     fn leave(self: &Arc<Self>, index: &mut I);
     /// Approximate bytes, here and in the index.
@@ -30,23 +30,24 @@ pub struct Known<T> {
 #[derive(Debug)]
 struct Held<T> {
     object: Arc<T>,
-    /// Whether all of it is in the index.
-    is_whole: bool,
+    /// From how many places of the index it is missing.
+    missing: usize,
 }
 
 impl<T> Held<T> {
     /// Enters an object again that was not entered as a whole, since there may be room now. Returns whether
-    /// there is.
+    /// there is for more of it.
     fn complete<I>(&mut self, index: &mut I) -> bool
     where
         T: Indexed<I>,
     {
-        if self.is_whole {
+        if self.missing == 0 {
             return false;
         }
         self.object.leave(index);
-        self.is_whole = self.object.enter(index);
-        self.is_whole
+        let before = self.missing;
+        self.missing = self.object.enter(index);
+        self.missing < before
     }
 }
 
@@ -128,8 +129,8 @@ impl<T: PartialEq> Known<T> {
         if let Entry::Occupied(known) = &entry {
             known.get().object.leave(index);
         }
-        let is_whole = object.enter(index);
-        entry.insert_entry(Held { object, is_whole });
+        let missing = object.enter(index);
+        entry.insert_entry(Held { object, missing });
         self.octets = self.octets - before + octets;
         Ok(true)
     }

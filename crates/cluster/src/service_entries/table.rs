@@ -203,9 +203,9 @@ const OBJECT: usize = 480;
 const HOST: usize = 640;
 
 impl Indexed<Table> for Entry {
-    fn enter(self: &Arc<Self>, table: &mut Table) -> bool {
+    fn enter(self: &Arc<Self>, table: &mut Table) -> usize {
         self.hosts.iter().for_each(|host| table.add(&self.rank, host));
-        true
+        0
     }
 
     fn leave(self: &Arc<Self>, table: &mut Table) {

@@ -38,7 +38,9 @@ fn entry(name: &str, spec: Value) -> Arc<Entry> {
 fn table(length: u8, entries: &[&Arc<Entry>]) -> Table {
     let range = Network::of("240.240.0.0".parse().unwrap(), length).unwrap();
     let mut table = Table::new(&[range]);
-    entries.iter().for_each(|entry| assert!(entry.enter(&mut table)));
+    entries
+        .iter()
+        .for_each(|entry| assert_eq!(entry.enter(&mut table), 0));
     table
 }
 

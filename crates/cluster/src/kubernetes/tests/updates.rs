@@ -155,6 +155,28 @@ fn what_was_left_out_comes_in_later() {
     assert!(!take(&mut zoo, numbered(1000)));
 }
 
+/// So does a part of it, and answers change, although there is still no room for the rest.
+#[test]
+fn a_part_of_what_was_left_out_comes_in_later() {
+    let mut zoo = Zoo::new(config());
+    let mut slices = Known::default();
+    let mut take = |zoo: &mut Zoo, name: &str, addresses: &[&str]| {
+        let change = slice(name, name, addresses);
+        slices.change(change, &mut zoo.index, ROOM).unwrap()
+    };
+    let (one, two) = ("10.0.0.1", "10.0.0.2");
+    for n in 0..=1000 {
+        take(&mut zoo, &format!("s{n}"), &[one, two]);
+    }
+    let holders = |zoo: &Zoo| [one, two].map(|address| zoo.index.holders(address.parse().unwrap()).len());
+    assert!(!take(&mut zoo, "s1000", &[one, two]));
+    take(&mut zoo, "s0", &[two]);
+    assert_eq!(holders(&zoo), [999, 1000]);
+    assert!(take(&mut zoo, "s1000", &[one, two]));
+    assert_eq!(holders(&zoo), [1000, 1000]);
+    assert!(!take(&mut zoo, "s1000", &[one, two]));
+}
+
 /// A kind that a cluster lacks hides nothing about the others.
 #[test]
 fn kinds_without_a_message_are_named() {
