@@ -145,19 +145,18 @@ where
         // A version from an earlier call was left behind by a failure.
         let mut doubtful = true;
         loop {
-            let begun = Instant::now();
-            if begun >= list_by {
+            if Instant::now() >= list_by {
                 *version = None;
             }
             if version.is_none() {
                 list_by = next_list();
             }
             let followed = self.follow(&mut session, version, doubtful, &mut failures).await;
-            doubtful = followed.is_err() || begun.elapsed() + CLOCKS < WATCH;
+            doubtful = !matches!(followed, Ok(open) if open + CLOCKS >= WATCH);
             let failure = match followed {
                 // The API server closes watches after minutes; one that ends immediately has failed.
-                Ok(()) if begun.elapsed() < SHORTEST => Failure::Short,
-                Ok(()) => continue,
+                Ok(open) if open < SHORTEST => Failure::Short,
+                Ok(_) => continue,
                 Err(failure) => failure,
             };
             if let Failure::Unwanted = failure {
@@ -178,14 +177,15 @@ where
         }
     }
 
-    /// Lists if necessary, then watches until the watch ends. A `doubtful` version is checked before.
+    /// Lists if necessary, then watches until the watch ends. A `doubtful` version is checked before. Returns how
+    /// long the watch was open.
     async fn follow(
         &self,
         session: &mut Session,
         version: &mut Option<String>,
         doubtful: bool,
         failures: &mut u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<Duration, Failure> {
         if doubtful {
             self.check(session, version).await?;
         }
@@ -203,11 +203,12 @@ where
             ("resourceVersion", &from),
         ]);
         let mut watch = answered(session.watch(&path)).await?;
+        let begun = Instant::now();
         let mut patience = SHORTEST;
         loop {
             match timeout(patience, watch.next()).await {
                 Ok(Ok(Some(event))) => self.event(event, version).await?,
-                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(None)) => return Ok(begun.elapsed()),
                 Ok(Err(error)) => return Err(error.into()),
                 // A watch that stays open for this long works.
                 Err(_) if patience == SHORTEST => {}

@@ -7,6 +7,7 @@ use std::io::{Read, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -306,11 +307,16 @@ fn list(version: u32) -> String {
 
 /// Follows the namespace `shop` until it has been listed twice. Returns what was asked until then.
 fn listed_twice(answers: &[String]) -> Vec<String> {
+    listed_slowly(answers, Duration::ZERO).0
+}
+
+/// The same with lists that take some time. Returns how often something failed before the second, too.
+fn listed_slowly(answers: &[String], takes: Duration) -> (Vec<String>, u64) {
     let setting = Setting::new(answers);
     let kubeconfig = setting.write("", "");
     let (followed, failure, mut version) = (Followed::new("namespaces"), Notify::new(), None);
     let (news, mut heard) = tokio::sync::mpsc::channel::<Change<()>>(16);
-    run(async {
+    let failures = run(async {
         let client = Client::connect(Some(&kubeconfig)).await.unwrap();
         let reflector = Reflector {
             collection: Collection::new(&client, resources::NAMESPACES),
@@ -319,25 +325,41 @@ fn listed_twice(answers: &[String]) -> Vec<String> {
             followed: &followed,
             failure: &failure,
             news,
-            read: |_: resources::Namespace| Ok::<_, Infallible>(Reading::Present(())),
+            read: |_: resources::Namespace| {
+                thread::sleep(takes);
+                Ok::<_, Infallible>(Reading::Present(()))
+            },
             tell: |change| change,
         };
         let lists = async {
-            let mut lists = 0;
+            let (mut lists, mut failures) = (0, 0);
             while lists < 2 {
-                let change = heard.recv().await.unwrap();
-                lists += usize::from(matches!(change, Change::ListEnds));
+                match heard.recv().await.unwrap() {
+                    Change::ListBegins => failures = followed.failures.load(Ordering::Relaxed),
+                    Change::ListEnds => lists += 1,
+                    Change::Object(..) | Change::Gone(_) => {}
+                }
             }
+            failures
         };
         tokio::select! {
-            () = reflector.run(&mut version) => {}
-            () = lists => {}
+            () = reflector.run(&mut version) => panic!("it ended"),
+            failures = lists => failures,
         }
     });
     let first = setting.asked.iter().take(answers.len());
-    first
-        .map(|request| request.split(' ').nth(1).unwrap().to_owned())
-        .collect()
+    let asked = first.map(|request| request.split(' ').nth(1).unwrap().to_owned());
+    (asked.collect(), failures)
+}
+
+/// However long the list before it took.
+#[test]
+fn a_watch_that_ends_at_once_has_failed() {
+    let answers = [list(100), empty("200 OK"), list(99), list(99)];
+    for takes in [0, 600].map(Duration::from_millis) {
+        // The watch, and that the API server went back.
+        assert_eq!(listed_slowly(&answers, takes).1, 2, "{takes:?}");
+    }
 }
 
 /// An API server that was restored from a backup would say nothing to a watch that begins in its future.
