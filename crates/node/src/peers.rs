@@ -149,7 +149,7 @@ impl Predecessors {
 fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
     let bound = netstat::bound(Protocol::Tcp).into_iter();
     bound
-        .filter(|one| one.address == address)
+        .filter(|one| one.is_at(address))
         .map(|one| one.inode)
         .collect()
 }
@@ -157,7 +157,7 @@ fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
 /// The addresses on which another process's socket takes queries, bound to exactly that address and port.
 pub(crate) fn others_listen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let others = of_others(&[Protocol::Udp]);
-    let taken = |address: &&SocketAddr| others.iter().any(|one| one.address == **address);
+    let taken = |address: &&SocketAddr| others.iter().any(|one| one.is_at(**address));
     addresses.iter().filter(taken).copied().collect()
 }
 
@@ -167,7 +167,7 @@ pub fn others_answer(sockets: &[(SocketAddr, Protocol)]) -> bool {
         let mut wanted = sockets.iter().filter(|(_, of)| *of == protocol).peekable();
         wanted.peek().is_none() || {
             let others = of_others(&[protocol]);
-            wanted.all(|(address, _)| others.iter().any(|one| one.address == *address))
+            wanted.all(|(address, _)| others.iter().any(|one| one.is_at(*address)))
         }
     })
 }
@@ -238,6 +238,23 @@ mod tests {
         assert!(!predecessors.have_been_followed(), "only we came");
         drop((first, own));
         assert_eq!(tcp_listeners(address).len(), 0);
+    }
+
+    /// A link-local listener has a scope, which the kernel's tables lack.
+    #[test]
+    fn a_listener_is_found_whatever_its_scope() {
+        use socket2::{Domain, Socket, Type};
+        let Ok(socket) = Socket::new(Domain::IPV6, Type::STREAM, None) else {
+            return;
+        };
+        // Nobody has to have the address.
+        socket.set_freebind_v6(true).unwrap();
+        let address: SocketAddr = "[fe80::53%1]:0".parse().unwrap();
+        socket.bind(&address.into()).unwrap();
+        socket.listen(1).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        assert!(matches!(address, SocketAddr::V6(six) if six.scope_id() == 1));
+        assert_eq!(tcp_listeners(address).len(), 1);
     }
 
     /// Runs in a new network namespace, where no other process has a turn; in the current one if it may not

@@ -26,6 +26,14 @@ pub struct Bound {
     pub inode: u64,
 }
 
+impl Bound {
+    /// Returns whether it is bound to exactly this address and port. The tables lack the scope of link-local
+    /// addresses, which is not compared.
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        (self.address.ip(), self.address.port()) == (address.ip(), address.port())
+    }
+}
+
 /// A kind of kernel table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
