@@ -370,6 +370,17 @@ fn a_new_authority_of_the_api_server_is_trusted() {
     process.logged("invalid peer certificate");
     replace_file(account.path(), "ca.crt", &after.pem());
     until("the API server to be asked again", || asked() > of_before);
+
+    // Without any, nothing is asked, which is one failure each time.
+    fs::remove_file(account.path().join("ca.crt")).expect("a file");
+    process.logged("ca.crt: No such file");
+    let errors = || {
+        let (_, text) = proxy::try_get(admin, "/metrics").expect("metrics");
+        Metrics::parse(&text).sum("dnsweir_webhook_certificate_errors_total", &[])
+    };
+    let (asked_before, errors_before) = (asked(), errors());
+    until("two more failures", || errors() >= errors_before + 2.0);
+    assert_eq!(asked(), asked_before);
 }
 
 #[test]

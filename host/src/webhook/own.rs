@@ -121,23 +121,20 @@ impl Own {
     /// Keeps the certificate current forever.
     pub async fn keep(mut self) {
         loop {
-            match self.check().await {
-                Ok(()) => sleep(CHECK).await,
-                Err(problem) => {
-                    self.served.failed(&problem);
-                    sleep(RETRY).await;
-                    self.reconnect().await;
-                }
+            let mut checked = self.check().await;
+            while let Err(problem) = checked {
+                self.served.failed(&problem);
+                sleep(RETRY).await;
+                checked = self.check_again().await;
             }
+            sleep(CHECK).await;
         }
     }
 
-    /// Makes another client: the authority of the API server may have changed.
-    async fn reconnect(&mut self) {
-        match Client::connect(None).await {
-            Ok(client) => self.client = client,
-            Err(problem) => self.served.failed(&problem),
-        }
+    /// Checks with another client: the authority of the API server may have changed.
+    async fn check_again(&mut self) -> Result<(), String> {
+        self.client = Client::connect(None).await?;
+        self.check().await
     }
 
     /// Makes sure that the Secret has a certificate, that the API server trusts it, and that it is served.
