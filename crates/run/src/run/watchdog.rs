@@ -55,8 +55,21 @@ impl Pulse {
         self.hangs()
     }
 
-    /// Sets what to turn off when the worker hangs; all of it must be on.
-    pub fn guard<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
+    /// Sets what to turn off when the worker hangs. Returns false if it was found to hang, so that some of it
+    /// may be off: then nothing changes.
+    #[must_use]
+    pub fn guard<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) -> bool {
+        // Held while sockets are turned off.
+        let mut guarded = self.switches.lock();
+        let is_on = !self.hangs();
+        if is_on {
+            *guarded = switches.map(Arc::downgrade).collect();
+        }
+        is_on
+    }
+
+    /// Like [`Pulse::guard`], for new sockets, which are on.
+    pub fn guard_new<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
         let mut guarded = self.switches.lock();
         *guarded = switches.map(Arc::downgrade).collect();
         self.off.store(false, Ordering::Relaxed);
@@ -176,5 +189,21 @@ fn send_heartbeats(pulses: &[Arc<Pulse>], node: &Counters) {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Even if it is turned off just before others are to be guarded, too: they would be off for ever.
+    #[test]
+    fn what_was_turned_off_counts_as_off_until_it_is_replaced() {
+        let pulse = Pulse::new();
+        assert!(pulse.guard(std::iter::empty()));
+        pulse.off.store(true, Ordering::Relaxed);
+        assert!(!pulse.guard(std::iter::empty()) && pulse.beat());
+        pulse.guard_new(std::iter::empty());
+        assert!(!pulse.beat() && pulse.guard(std::iter::empty()));
     }
 }

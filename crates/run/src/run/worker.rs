@@ -261,10 +261,13 @@ impl Work {
         self.leaving.extend(unwanted.inspect(|listener| listener.leave()));
         self.left.retain(|(address, _)| is_wanted(*address));
         self.choose();
-        // Sockets that were turned off while it hung are replaced first: guarded ones count as on.
-        match self.pulse.hangs() {
-            true => self.listen_again(),
-            false => self.pulse.guard(self.listeners.iter().map(Listener::switch)),
+        self.guard();
+    }
+
+    /// Has the watchdog turn its listeners off when it hangs. If it did already, replaces them.
+    fn guard(&mut self) {
+        if !self.pulse.guard(self.listeners.iter().map(Listener::switch)) {
+            self.listen_again();
         }
     }
 
@@ -309,7 +312,7 @@ impl Work {
             return;
         }
         // Sockets turned off now stay off.
-        self.pulse.guard(std::iter::empty());
+        self.pulse.guard_new(std::iter::empty());
         let left = self
             .listeners
             .iter()
@@ -335,7 +338,7 @@ impl Work {
                 let again = self.listen(again);
                 self.listeners.extend(again);
                 self.choose();
-                self.pulse.guard(self.listeners.iter().map(Listener::switch));
+                self.guard();
             }
             // An address may be missing; the next beat tries again.
             Err(error) => {
@@ -357,7 +360,7 @@ impl Work {
                 self.leave();
                 self.listeners = self.listen(again);
                 self.choose();
-                self.pulse.guard(self.listeners.iter().map(Listener::switch));
+                self.pulse.guard_new(self.listeners.iter().map(Listener::switch));
                 tracing::warn!(worker = self.index, "is back: its listeners are enabled again");
             }
             // An address may be missing; the next beat tries again.
@@ -370,7 +373,7 @@ impl Work {
     /// Accepts nothing new, and waits for what is in flight.
     async fn end(mut self, within: Duration) {
         // Sockets turned off now stay off.
-        self.pulse.guard(std::iter::empty());
+        self.pulse.guard_new(std::iter::empty());
         self.stop.send_replace(true);
         self.leave();
         let connections = Arc::clone(&self.limits.borrow().connections);
