@@ -1,5 +1,5 @@
 //! Problems as `/status`, the browser page and `dnsweir top` show them before anything else: who is affected,
-//! since when, and what to do.
+//! when it was found, and what to do.
 
 use std::process::Stdio;
 
@@ -266,7 +266,7 @@ fn the_page_begins_with_what_is_wrong() {
         let text = text(&mut browser);
         text.starts_with("zone . ")
             && text.contains(&whom)
-            && text.contains("of its queries unanswered since ")
+            && text.contains("of its queries unanswered for at least ")
             && text.contains("packets are lost")
     });
     assert_eq!(browser.complaints, Vec::<String>::new());

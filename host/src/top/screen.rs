@@ -85,7 +85,7 @@ impl Screen {
             let since = problem.since / 1000;
             let now = UnixTime::now().as_millis() / 1000;
             let lasting = duration(now.saturating_sub(since));
-            self.paragraph("! ", &format!("{about}{} (for {lasting})", problem.what));
+            self.paragraph("! ", &format!("{about}{} (for at least {lasting})", problem.what));
             self.paragraph("  ", &problem.advice);
         }
         if problems.len() > shown {

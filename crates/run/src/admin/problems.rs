@@ -1,9 +1,9 @@
-//! The current problems for an operator: what is affected, since when, and what to do. The most serious comes
-//! first.
+//! The current problems for an operator: what is affected, when it was found, and what to do. The most
+//! serious comes first.
 //!
 //! The thresholds are those of the alerts in `deploy/monitoring`, but over one minute instead of five or
-//! more. Problems are computed from counters and states on request, and every [`EVERY`] to know since when
-//! they exist.
+//! more. Problems are computed from counters and states on request, and every [`EVERY`] to find them
+//! soon.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -53,7 +53,7 @@ pub(super) struct Problem {
     /// What to do, if `what` does not say it already.
     #[serde(skip_serializing_if = "str::is_empty")]
     advice: &'static str,
-    /// Unix time in milliseconds.
+    /// When it was found, as Unix time in milliseconds: up to [`EVERY`] after it began.
     since: u64,
     #[serde(skip)]
     kind: Kind,
@@ -107,7 +107,7 @@ impl Problem {
     }
 }
 
-/// Checks periodically, to know since when problems exist.
+/// Checks periodically, to find problems soon after they begin.
 pub(crate) async fn follow(state: Arc<State>) {
     loop {
         problems(&state);
