@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::Proxy;
-use crate::harness::proxy::program;
+use crate::harness::proxy::{command, program};
 use crate::harness::tools::output;
 
 const CONFIG: &str = "filter \"f\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }";
@@ -65,6 +65,24 @@ fn what_was_compiled_is_kept_and_checked() {
             whole.len(),
             "compiled again, and kept"
         );
+    }
+}
+
+/// Also what `dnsweir check` and `dnsweir explain` compiled.
+#[test]
+fn tools_keep_what_they_compiled() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("dnsweir.kdl");
+    std::fs::write(&config, format!("listen \"127.0.0.1:9\"\n{CONFIG}")).expect("a file");
+    for arguments in ["check", "explain a.test --config"] {
+        let cache = folder.path().join(&arguments[..2]);
+        let mut tool = command();
+        tool.args(arguments.split(' ')).arg(&config);
+        output(tool.arg("--compiled-cache").arg(&cache));
+        let kept = files(&cache);
+        assert!(!kept.is_empty(), "{arguments}");
+        start(&cache);
+        assert_eq!(files(&cache), kept, "{arguments}");
     }
 }
 

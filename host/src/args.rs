@@ -49,9 +49,9 @@ pub enum Command {
         /// Configuration file; without it, a built-in demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Folder for compiled filters and pulled modules [default: dnsweir's folder in the user's cache folder].
-        #[arg(long, value_name = "FOLDER")]
-        compiled_cache: Option<PathBuf>,
+        /// Where compiled filters are kept.
+        #[command(flatten)]
+        compiled_cache: CompiledCache,
         /// Serve a control socket here, with or without `control` in the configuration; `dnsweir health` connects to it.
         #[arg(long, value_name = "PATH")]
         control: Option<PathBuf>,
@@ -91,29 +91,14 @@ pub enum Command {
     Check {
         /// Configuration file.
         file: PathBuf,
+        /// Where compiled filters are kept.
+        #[command(flatten)]
+        compiled_cache: CompiledCache,
     },
     /// Send a query through a configuration and show what each stage does with it.
     ///
     /// It needs no running dnsweir: it opens no listener, and its cache starts empty.
-    Explain {
-        /// Name to query.
-        name: String,
-        /// Record type to query.
-        #[arg(value_name = "TYPE", default_value = "A")]
-        qtype: String,
-        /// Configuration file.
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
-        /// Client address to ask from.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-        client: std::net::IpAddr,
-        /// How many times to ask; later answers may come from the cache.
-        #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
-        times: u16,
-        /// Print JSON, one line per query.
-        #[arg(long)]
-        json: bool,
-    },
+    Explain(ExplainFlags),
     /// Serve a configuration, rebuild its filters when their source changes, and trace every query.
     Dev {
         /// Configuration file.
@@ -122,6 +107,9 @@ pub enum Command {
         /// Cargo package of a filter whose module is not in the package's target folder; may be repeated.
         #[arg(long, value_name = "FOLDER")]
         source: Vec<PathBuf>,
+        /// Where compiled filters are kept.
+        #[command(flatten)]
+        compiled_cache: CompiledCache,
     },
     /// Create, inspect and test filters.
     #[command(subcommand)]
@@ -211,6 +199,39 @@ pub enum Command {
         #[arg(long)]
         metered: bool,
     },
+}
+
+/// What is asked of which configuration.
+#[derive(Debug, clap::Args)]
+pub struct ExplainFlags {
+    /// Name to query.
+    pub name: String,
+    /// Record type to query.
+    #[arg(value_name = "TYPE", default_value = "A")]
+    pub qtype: String,
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Client address to ask from.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub client: std::net::IpAddr,
+    /// How many times to ask; later answers may come from the cache.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub times: u16,
+    /// Print JSON, one line per query.
+    #[arg(long)]
+    pub json: bool,
+    /// Where compiled filters are kept.
+    #[command(flatten)]
+    pub compiled_cache: CompiledCache,
+}
+
+/// Where compiled filters are kept.
+#[derive(Debug, clap::Args)]
+pub struct CompiledCache {
+    /// Folder for compiled filters and pulled modules [default: dnsweir's folder in the user's cache folder].
+    #[arg(long = "compiled-cache", value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
 }
 
 /// What to do with a cache.
@@ -581,7 +602,7 @@ mod tests {
         else {
             panic!("another command");
         };
-        let paths = [config, compiled_cache, control].map(Option::unwrap);
+        let paths = [config, compiled_cache.folder, control].map(Option::unwrap);
         assert_eq!(paths, [Path::new("/b"); 3]);
         assert!(wait && matches!((log_level, log_format), (LogLevel::Debug, LogFormat::Json)));
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use dnsweir::args::{
-    self, Args, CacheCommand, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags,
-    NodeCommand, WebhookFlags,
+    self, Args, CacheCommand, Child, Command, ExplainFlags, FilterCommand, LogFormat, LogLevel,
+    NodeCacheFlags, NodeCommand, WebhookFlags,
 };
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             }
             let origin = config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File);
             let mistakes = if wait { Mistakes::Await } else { Mistakes::End };
-            serve(origin, Places::walled(compiled_cache, control), mistakes, kept)
+            serve(origin, Places::walled(compiled_cache.folder, control), mistakes, kept)
         }
         Command::NodeCache(flags) => node_cache(flags, kept),
         Command::Webhook {
@@ -61,16 +61,13 @@ fn main() -> ExitCode {
             log_format,
         } => webhook(flags, log_level, log_format, kept),
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
-        Command::Check { file } => check(&file),
-        Command::Explain {
-            name,
-            qtype,
+        Command::Check { file, compiled_cache } => check(&file, compiled_cache.folder.as_deref()),
+        Command::Explain(flags) => explain(flags),
+        Command::Dev {
             config,
-            client,
-            times,
-            json,
-        } => explain(&config, &Asked { name, qtype, client }, times, json),
-        Command::Dev { config, source } => dev(&config, &source),
+            source,
+            compiled_cache,
+        } => dev(&config, &source, compiled_cache.folder.as_deref()),
         Command::Filter(command) => filter(command),
         Command::Import {
             corefile,
@@ -182,8 +179,8 @@ fn serve(origin: ConfigOrigin, places: Places, mistakes: Mistakes, kept: io::Res
     }
 }
 
-fn check(file: &Path) -> ExitCode {
-    match run::check(file) {
+fn check(file: &Path, compiled: Option<&Path>) -> ExitCode {
+    match run::check(file, compiled) {
         Ok(notes) => {
             for note in notes {
                 println!("note: {note}");
@@ -227,16 +224,23 @@ fn needs(command: &Command) -> Option<Needs> {
     }
 }
 
-fn explain(config: &Path, asked: &Asked, times: u16, json: bool) -> ExitCode {
+fn explain(flags: ExplainFlags) -> ExitCode {
     // A tool also works without a log.
     let _ = log::start(LogLevel::Warn.into(), false);
-    tool(tools::explain::explain(config, asked, times, json))
+    let (config, compiled) = (flags.config, flags.compiled_cache.folder);
+    let asked = Asked {
+        name: flags.name,
+        qtype: flags.qtype,
+        client: flags.client,
+    };
+    let explained = tools::explain::explain(&config, compiled.as_deref(), &asked, flags.times, flags.json);
+    tool(explained)
 }
 
-fn dev(config: &Path, sources: &[PathBuf]) -> ExitCode {
+fn dev(config: &Path, sources: &[PathBuf], compiled: Option<&Path>) -> ExitCode {
     // The view shows what matters, and a tool also works without a log.
     let _ = log::start(LogLevel::Warn.into(), false);
-    tool(tools::dev::dev(config, sources).map(|()| String::new()))
+    tool(tools::dev::dev(config, sources, compiled).map(|()| String::new()))
 }
 
 fn import(corefile: Option<&Path>, out: Option<&Path>, partly: bool) -> ExitCode {

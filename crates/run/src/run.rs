@@ -100,13 +100,13 @@ fn machine(error: impl fmt::Display) -> Stop {
 }
 
 /// Loads a configuration file with all its modules, including those from registries. Also returns the folder
-/// that keeps pulled modules.
+/// that keeps pulled modules and compiled filters: `compiled`, or dnsweir's in the user's cache folder.
 ///
 /// # Errors
 /// Every mistake in it, and modules that cannot be had.
-pub fn load_whole(file: &Path) -> Result<(Config, Option<PrivateFolder>), Stop> {
+pub fn load_whole(file: &Path, compiled: Option<&Path>) -> Result<(Config, Option<PrivateFolder>), Stop> {
     let mut config = config::load(file, filter::BUILTINS)?;
-    let folder = folder(None)?;
+    let folder = folder(compiled.map(Path::to_owned))?;
     registry::deliver_now(&mut config, folder.clone())?;
     Ok((config, folder))
 }
@@ -197,12 +197,17 @@ pub fn run(
     ended
 }
 
-/// Creates the engine of all generations. It uses filters precompiled with the program, and caches what it
-/// compiles in `folder` if there is one.
+/// Creates the engine of all generations.
 fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
-    let engine = Engine::new().map_err(machine)?.compiling_aside();
+    Ok(compiling_once(Engine::new().map_err(machine)?, folder))
+}
+
+/// Makes an engine compile in a child process, use filters precompiled with the program, and cache what it
+/// compiles in `folder` if there is one.
+pub fn compiling_once(engine: Engine, folder: Option<&PrivateFolder>) -> Engine {
+    let engine = engine.compiling_aside();
     let engine = engine.with_precompiled(Precompiled::of_program());
-    Ok(match folder {
+    match folder {
         Some(folder) => match CompiledCache::new(folder.clone()) {
             Ok(cache) => engine.with_compiled_cache(cache),
             Err(error) => {
@@ -211,7 +216,7 @@ fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
             }
         },
         None => engine,
-    })
+    }
 }
 
 /// Returns the folder for compiled filters and pulled modules: `chosen`, or dnsweir's folder in the user's

@@ -23,11 +23,11 @@ use view::View;
 use watch::Watch;
 
 /// Serves the configuration until it is stopped. `sources` are the packages of modules outside their
-/// package's own target folder.
+/// package's own target folder; `compiled` is the folder of [`run::load_whole`].
 ///
 /// # Errors
 /// When there is no configuration, or the machine prevents the proxy from running.
-pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
+pub fn dev(file: &Path, sources: &[PathBuf], compiled: Option<&Path>) -> Result<(), Stop> {
     let view = Arc::new(View::new());
     let file = std::path::absolute(file).map_err(|error| Stop::Machine(error.to_string()))?;
     let packages = packages(&file, sources)?;
@@ -47,8 +47,9 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
             watch.changed();
         }
     }
-    compare(&file, &view);
-    let mut changes = keep_building(packages, watch, &file, &view).map_err(Stop::Machine)?;
+    compare(&file, compiled, &view);
+    let building = keep_building(packages, watch, &file, compiled, &view);
+    let mut changes = building.map_err(Stop::Machine)?;
     let machine = |error: std::io::Error| Stop::Machine(error.to_string());
     let waiting = runtime::Builder::new_current_thread()
         .enable_all()
@@ -59,7 +60,7 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
     loop {
         // A later change may be missed by this start, and then triggers the next one.
         let _ = changes.try_recv();
-        match serve(&file, &view) {
+        match serve(&file, compiled, &view) {
             Err(run::Stop::Configuration(report)) => {
                 view.failed("the configuration is not valid", &report.render(view.colour));
                 view.settled();
@@ -88,10 +89,12 @@ fn keep_building(
     packages: Vec<Package>,
     mut watch: Watch,
     file: &Path,
+    compiled: Option<&Path>,
     view: &Arc<View>,
 ) -> Result<Receiver<()>, String> {
     let (changed, changes) = channel(1);
     let (view, file) = (Arc::clone(view), file.to_owned());
+    let compiled = compiled.map(Path::to_owned);
     let builder = thread::Builder::new().name("builder".into()).spawn(move || {
         loop {
             let concerned = watch.changed_packages(&packages);
@@ -107,7 +110,7 @@ fn keep_building(
             }
             view.settled();
             if built.contains(&Built::Changed) || built.is_empty() {
-                compare(&file, &view);
+                compare(&file, compiled.as_deref(), &view);
             }
         }
     });
@@ -117,11 +120,14 @@ fn keep_building(
 }
 
 /// Runs the proxy, and shows what it does.
-fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
+fn serve(file: &Path, compiled: Option<&Path>, view: &Arc<View>) -> Result<(), run::Stop> {
     let (queries, generations) = (Arc::clone(view), Arc::clone(view));
     run::run(
         ConfigOrigin::File(file.to_owned()),
-        run::Places::default(),
+        run::Places {
+            compiled: compiled.map(Path::to_owned),
+            ..run::Places::default()
+        },
         run::Mistakes::End,
         Spectators {
             queries: Some(Box::new(move |told| queries.query(told))),
@@ -136,8 +142,8 @@ fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
 }
 
 /// Shows test cases that differ or are invalid. Mistakes in the configuration itself are shown by `serve`.
-fn compare(file: &Path, view: &View) {
-    match test::of_configuration(file) {
+fn compare(file: &Path, compiled: Option<&Path>, view: &View) {
+    match test::of_configuration(file, compiled) {
         Ok(tested) if !tested.unchanged => {
             let title = "test cases differ: production would refuse this module";
             view.failed(title, &tested.report);

@@ -76,28 +76,26 @@ struct ReplyRecord {
     answers: Vec<String>,
 }
 
-/// Sends the query `times` times, and returns the trace of each.
+/// Sends the query `times` times, and returns the trace of each. The folder is that of [`run::load_whole`].
 ///
 /// # Errors
 /// When the question or the configuration is invalid, or the machine prevents the proxy from running.
-pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<String, Stop> {
+pub fn explain(
+    file: &Path,
+    compiled: Option<&Path>,
+    asked: &Asked,
+    times: u16,
+    json: bool,
+) -> Result<String, Stop> {
     let name = Name::parse(&asked.name)
         .map_err(|error| Stop::Refused(format!("{:?} is not a domain name: {error}", asked.name)))?;
     let qtype = parse_type(&asked.qtype)
         .ok_or_else(|| Stop::Refused(format!("{:?} is not a type: try AAAA or TYPE65280", asked.qtype)))?;
     let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
 
-    let (mut config, _) = run::load_whole(file)?;
-    for filter in &mut config.filters {
-        // Show what a filter does now, even if its test cases fail.
-        filter.test_cases = None;
-    }
     let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
     let printed = Printed::default();
-    let engine = Engine::printing_to(printed.clone())
-        .map_err(|error| machine(&error))?
-        .compiling_aside();
-    let generation = Arc::new(Generation::build(1, config, &engine, None, None)?);
+    let (engine, generation) = load(file, compiled, &printed)?;
     let instances = generation
         .filters
         .iter()
@@ -144,6 +142,19 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         let _ = write!(out, "filters printed\n{}", String::from_utf8_lossy(&printed));
     }
     Ok(out)
+}
+
+/// Loads a configuration, whose filters print to `printed`.
+fn load(file: &Path, compiled: Option<&Path>, printed: &Printed) -> Result<(Engine, Arc<Generation>), Stop> {
+    let (mut config, folder) = run::load_whole(file, compiled)?;
+    for filter in &mut config.filters {
+        // Show what a filter does now, even if its test cases fail.
+        filter.test_cases = None;
+    }
+    let engine = Engine::printing_to(printed.clone()).map_err(|error| Stop::Machine(error.to_string()))?;
+    let engine = run::compiling_once(engine, folder.as_ref());
+    let generation = Generation::build(1, config, &engine, None, None)?;
+    Ok((engine, Arc::new(generation)))
 }
 
 /// Passes a query to the worker as a listener does.

@@ -43,17 +43,17 @@ pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Resul
                 test_cases: test_cases.map_or_else(beside, PathBuf::from),
             }]
         }
-        None => subjects(Path::new(CONFIGURATION))?,
+        None => subjects(Path::new(CONFIGURATION), None)?,
     };
     test_all(&subjects, bless)
 }
 
-/// Tests every filter of a configuration that has test cases.
+/// Tests every filter of a configuration that has test cases. The folder is that of [`run::load_whole`].
 ///
 /// # Errors
 /// As for [`test`].
-pub fn of_configuration(path: &Path) -> Result<Tested, Stop> {
-    test_all(&subjects(path)?, false)
+pub fn of_configuration(path: &Path, compiled: Option<&Path>) -> Result<Tested, Stop> {
+    test_all(&subjects(path, compiled)?, false)
 }
 
 fn test_all(subjects: &[Subject], bless: bool) -> Result<Tested, Stop> {
@@ -72,12 +72,12 @@ fn test_all(subjects: &[Subject], bless: bool) -> Result<Tested, Stop> {
 }
 
 /// The filters of a configuration that have test cases.
-fn subjects(path: &Path) -> Result<Vec<Subject>, Stop> {
+fn subjects(path: &Path, compiled: Option<&Path>) -> Result<Vec<Subject>, Stop> {
     if !path.is_file() {
         let help = "name a module, or go to a folder with a dnsweir.kdl";
         return Err(Stop::Refused(format!("there is nothing to test: {help}")));
     }
-    let (config, _) = run::load_whole(path)?;
+    let (config, _) = run::load_whole(path, compiled)?;
     let subject = |block: config::Filter| {
         let test_cases = PathBuf::from(block.test_cases.as_ref()?.source.name());
         Some(Subject { block, test_cases })

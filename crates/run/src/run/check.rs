@@ -11,8 +11,9 @@ use crate::private_folder::PrivateFolder;
 use crate::serve::generation::Generation;
 
 /// Loads a configuration and compiles its filters, without changing anything. Returns notes for the operator.
-pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
-    let (config, folder) = load_whole(file)?;
+/// The folder is that of [`load_whole`].
+pub fn check(file: &Path, compiled: Option<&Path>) -> Result<Vec<String>, Stop> {
+    let (config, folder) = load_whole(file, compiled)?;
     check_loaded(config, folder)
 }
 
