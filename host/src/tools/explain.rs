@@ -285,11 +285,32 @@ fn show(record: &Record) -> String {
     out
 }
 
-/// Formats microseconds in a readable unit.
+/// Formats microseconds in a readable unit. What was measured in whole ones has no fraction.
 pub(super) fn time(microseconds: f64) -> String {
     match microseconds {
+        whole if whole < 1000.0 && whole.fract() == 0.0 => format!("{whole} µs"),
         below if below < 1000.0 => format!("{below:.1} µs"),
         below if below < 1_000_000.0 => format!("{:.1} ms", below / 1000.0),
         longer => format!("{:.2} s", longer / 1_000_000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_precision_of_their_measurement() {
+        let times = [0.0, 53.0, 304.7, 999.99, 1000.0, 12_340.0, 2_500_000.0].map(time);
+        let expected = [
+            "0 µs",
+            "53 µs",
+            "304.7 µs",
+            "1000.0 µs",
+            "1.0 ms",
+            "12.3 ms",
+            "2.50 s",
+        ];
+        assert_eq!(times, expected);
     }
 }
