@@ -3,18 +3,16 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::Request;
+use dnsweir_http::{Endpoint, Error, Session, collect};
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use hyper::{Request, Uri};
 use tokio::time::timeout;
 
 use super::changes::Look;
 use super::samples::Samples;
-use crate::plain_text::one_line;
+use crate::plain_text::{one_line, with_causes};
+use crate::tls::Trust;
 
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,9 +25,11 @@ const MOST: usize = 16 << 20;
 /// # Errors
 /// The problem as text, with the address.
 pub async fn look(admin: SocketAddr) -> Result<Look, String> {
-    let metrics = get(admin, "/metrics").await?;
+    let url: Uri = format!("http://{admin}/").parse().map_err(text)?;
+    let mut session = Session::new(Endpoint::new(&url, &Trust::default(), None)?);
+    let metrics = get(&mut session, admin, "/metrics").await?;
     let at = Instant::now();
-    let status = get(admin, "/status").await?;
+    let status = get(&mut session, admin, "/status").await?;
     let status = serde_json::from_slice(&status)
         .map_err(|error| format!("{admin} does not answer as dnsweir does: {error}"))?;
     Ok(Look {
@@ -39,8 +39,8 @@ pub async fn look(admin: SocketAddr) -> Result<Look, String> {
     })
 }
 
-async fn get(admin: SocketAddr, path: &str) -> Result<Bytes, String> {
-    let answer = timeout(PATIENCE, attempt(admin, path)).await;
+async fn get(session: &mut Session, admin: SocketAddr, path: &str) -> Result<Vec<u8>, String> {
+    let answer = timeout(PATIENCE, attempt(session, path)).await;
     let problem = match answer {
         Ok(Ok(octets)) => return Ok(octets),
         Ok(Err(problem)) => problem,
@@ -51,28 +51,29 @@ async fn get(admin: SocketAddr, path: &str) -> Result<Bytes, String> {
     ))
 }
 
-async fn attempt(admin: SocketAddr, path: &str) -> Result<Bytes, String> {
-    let stream = TcpStream::connect(admin).await.map_err(text)?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get(path)
-        .header(HOST, admin.to_string())
-        .body(Empty::<Bytes>::new())
-        .map_err(text)?;
-    let response = sender.send_request(request).await.map_err(text)?;
+async fn attempt(session: &mut Session, path: &str) -> Result<Vec<u8>, String> {
+    let request = Request::get(path).body(Full::<Bytes>::default()).map_err(text)?;
+    let response = session.send(request).await.map_err(|error| why(&error))?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), MOST).collect().await;
-    connection.abort();
+    let body = collect(response.into_body(), MOST).await;
     match status.is_success() {
-        true => Ok(body.map_err(text)?.to_bytes()),
+        true => body.map_err(|error| why(&error)),
         false => {
             // The body gives the reason.
-            let said = body.map(|body| one_line(String::from_utf8_lossy(&body.to_bytes()).trim(), 200));
+            let said = body.map(|body| one_line(String::from_utf8_lossy(&body).trim(), 200));
             Err(format!(
                 "{path} is answered with {status}: {}",
                 said.unwrap_or_default()
             ))
         }
+    }
+}
+
+fn why(error: &Error) -> String {
+    match error {
+        // The server is named already.
+        Error::Connect { source, .. } => source.to_string(),
+        error => with_causes(error),
     }
 }
 
