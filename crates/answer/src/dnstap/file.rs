@@ -23,7 +23,7 @@ impl Written {
     /// start. The file is readable by its owner only, because it shows what clients ask.
     ///
     /// # Errors
-    /// If it cannot be written; then nothing has changed, unless only the last rename failed.
+    /// If it cannot be written; then nothing has changed.
     pub fn begin(path: &Path, frames: &[u8]) -> io::Result<Written> {
         let is_there = match fs::symlink_metadata(path) {
             Ok(there) if !there.is_file() => {
@@ -45,10 +45,10 @@ impl Written {
         let placed = (|| {
             begun.append(&frames::control(Control::Start))?;
             begun.append(frames)?;
-            if is_there {
-                fs::rename(path, with_end(path, ".1"))?;
+            match is_there {
+                true => replace(&beside, path),
+                false => fs::rename(&beside, path),
             }
-            fs::rename(&beside, path)
         })();
         if let Err(error) = placed {
             let _ = fs::remove_file(&beside);
@@ -83,6 +83,30 @@ impl Written {
     }
 }
 
+/// Puts a new file in place of the one at `path`, which replaces the one kept as `….1`.
+///
+/// # Errors
+/// If a rename fails; then all are back in their places.
+fn replace(new: &Path, path: &Path) -> io::Result<()> {
+    let (kept, before) = (with_end(path, ".1"), with_end(path, ".old"));
+    let moves: [(&Path, &Path); 3] = [(&kept, &before), (path, &kept), (new, path)];
+    for (done, (from, to)) in moves.iter().enumerate() {
+        match fs::rename(from, to) {
+            Ok(()) => {}
+            // Nothing has been kept yet.
+            Err(error) if done == 0 && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                for (from, to) in moves[..done].iter().rev() {
+                    let _ = fs::rename(to, from);
+                }
+                return Err(error);
+            }
+        }
+    }
+    let _ = fs::remove_file(&before);
+    Ok(())
+}
+
 fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(end);
@@ -113,6 +137,25 @@ mod tests {
             assert!(Written::begin(&path, b"three").is_err());
         }
         assert_eq!([&path, &aside].map(|path| fs::read(path).unwrap()), before);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_takes_the_place_of_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let read = |end: &str| fs::read(with_end(&path, end)).ok();
+        fs::write(&path, "one").unwrap();
+        assert!(replace(&with_end(&path, ".new"), &path).is_err());
+        assert_eq!((read(""), read(".1"), count()), (Some(b"one".to_vec()), None, 1));
+        for text in ["two", "three"] {
+            fs::write(with_end(&path, ".new"), text).unwrap();
+            replace(&with_end(&path, ".new"), &path).unwrap();
+        }
+        let both = (Some(b"three".to_vec()), Some(b"two".to_vec()), 2);
+        assert_eq!((read(""), read(".1"), count()), both);
+        assert!(replace(&with_end(&path, ".new"), &path).is_err());
+        assert_eq!((read(""), read(".1"), count()), both);
     }
 
     /// A file that cannot grow, as on a full disk, and has some room left.
