@@ -90,7 +90,7 @@ pub(super) struct Sockets {
 
 /// A socket without queries, whose descriptor and task serve the next port.
 #[derive(Default)]
-struct Spare(Cell<Option<Rc<Socket>>>);
+struct Spare(RefCell<Option<Rc<Socket>>>);
 
 impl Sockets {
     /// Opens no socket yet.
@@ -153,12 +153,12 @@ impl Drop for Sockets {
 impl Spare {
     /// Keeps a socket. Returns false if there is one already, or the worker has enough of them.
     fn keep(&self, socket: Rc<Socket>) -> bool {
-        let kept = self.0.take();
+        let mut kept = self.0.borrow_mut();
         let room = kept.is_none() && SPARE.get() < SPARE_SOCKETS;
         if room {
+            *kept = Some(socket);
             SPARE.set(SPARE.get() + 1);
         }
-        self.0.set(kept.or_else(|| room.then_some(socket)));
         room
     }
 
