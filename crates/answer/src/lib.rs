@@ -23,4 +23,4 @@ pub use fallthrough::Fallthrough;
 pub use question::Question;
 pub use resolution::{Alias, Refused, Resolution, Resolved};
 pub use status::{Status, UpstreamStatus};
-pub use upkeep::{Awaited, Names, Upkeep};
+pub use upkeep::{Awaited, Names, Part, Upkeep};

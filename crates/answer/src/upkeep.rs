@@ -1,15 +1,24 @@
 //! A source's duties besides answering.
 
-use std::future::ready;
 use std::pin::Pin;
 
 use super::{Question, Status};
-use crate::background::Loading;
+use crate::background::{Arrival, Loading};
 use crate::dns::name::Name;
 use crate::metrics::Metrics;
 
 /// A boxed future without a result.
 pub type Awaited<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A part of what a source loads, such as one of its zones.
+pub struct Part<'s> {
+    /// Whether it is there.
+    pub arrival: &'s Arrival,
+    /// What it is, with its name.
+    pub name: String,
+    /// Why it is not there yet.
+    pub why: String,
+}
 
 /// Names of zones.
 pub type Names<'a> = Box<dyn Iterator<Item = &'a Name> + 'a>;
@@ -45,14 +54,26 @@ pub trait Upkeep: Send + Sync {
         None
     }
 
+    /// What it needs before it can answer.
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
     /// Waits until it is able to answer.
     fn ready(&self) -> Awaited<'_> {
-        Box::pin(ready(()))
+        let parts = self.parts();
+        Box::pin(async move {
+            for part in parts {
+                part.arrival.wait().await;
+            }
+        })
     }
 
     /// What it has not loaded yet, and why.
     fn missing(&self) -> Option<String> {
-        None
+        let mut parts = self.parts().into_iter();
+        let Part { name, why, .. } = parts.find(|part| !part.arrival.has_come())?;
+        Some(format!("{name} has not come yet: {why}"))
     }
 
     /// Starts to load, and waits for that, at most for the configured time since the start.

@@ -72,7 +72,7 @@ impl Follower {
             return take(state, Err("nothing is fetched here".into()));
         };
         // An old copy is better than none until the server has answered.
-        if !state.has_come()
+        if !state.arrival.has_come()
             && let Some(kept) = fetch.kept(location)
         {
             take(state, Ok(kept));

@@ -17,7 +17,7 @@ use crate::background::{Background, Loading};
 use crate::config::{self, ListAnswer};
 use crate::dns::name::Text;
 use crate::metrics::Metrics;
-use dnsweir_answer::{Awaited, Fallthrough, Question, Resolution, Status, Upkeep};
+use dnsweir_answer::{Fallthrough, Part, Question, Resolution, Status, Upkeep};
 
 /// A `lists` stage.
 pub struct Lists {
@@ -222,24 +222,16 @@ impl Upkeep for Lists {
         Some(&self.loading)
     }
 
-    /// Waits until each list was read once.
-    fn ready(&self) -> Awaited<'_> {
-        Box::pin(async {
-            for state in &self.states {
-                state.came().await;
-            }
-        })
-    }
-
-    fn missing(&self) -> Option<String> {
-        let missing = self.states.iter().find(|state| !state.has_come())?;
-        let why = missing
-            .attempts
-            .problem()
-            .unwrap_or_else(|| "it is being read".into());
-        Some(format!(
-            "the list {:?} has not come yet: {why}",
-            missing.config.name
-        ))
+    /// Its lists, each read once.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let parts = self.states.iter().map(|state| Part {
+            arrival: &state.arrival,
+            name: format!("the list {:?}", state.config.name),
+            why: state
+                .attempts
+                .problem()
+                .unwrap_or_else(|| "it is being read".into()),
+        });
+        parts.collect()
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::watch;
 
 use super::counters::Counters;
 use super::rules::Rules;
 use crate::attempts::Attempts;
+use crate::background::Arrival;
 use crate::config::{List, spell_duration};
 
 /// A list as read.
@@ -32,7 +32,7 @@ pub(crate) struct State {
     /// The outcomes of queries.
     pub counters: Counters,
     /// Whether it was ever read.
-    came: watch::Sender<bool>,
+    pub arrival: Arrival,
 }
 
 impl State {
@@ -41,9 +41,13 @@ impl State {
         let mut former = former.into_iter().filter(|former| former.reads_as(config));
         let known = former.find_map(|former| former.known.load_full());
         let known = known.filter(|known| known.rules.octets() <= config.memory);
+        let arrival = Arrival::default();
+        if known.is_some() {
+            arrival.come();
+        }
         Arc::new(State {
             config: config.clone(),
-            came: watch::Sender::new(known.is_some()),
+            arrival,
             known: ArcSwapOption::new(known),
             attempts: Attempts::default(),
             counters: Counters::default(),
@@ -59,18 +63,7 @@ impl State {
     /// Replaces what queries are answered from.
     pub fn publish(&self, contents: Contents) {
         self.known.store(Some(Arc::new(contents)));
-        self.came.send_replace(true);
-    }
-
-    /// Waits until it was first read.
-    pub async fn came(&self) {
-        // Cannot fail: `self` holds the sender.
-        let _ = self.came.subscribe().wait_for(|came| *came).await;
-    }
-
-    /// Returns whether it was ever read.
-    pub fn has_come(&self) -> bool {
-        *self.came.borrow()
+        self.arrival.come();
     }
 
     /// Describes its state for `/status`.

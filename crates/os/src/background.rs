@@ -1,12 +1,12 @@
 //! Threads beside the workers: permanent ones with their own runtime, such as for following an API server,
 //! and short ones for blocking work. A failure to start one is an error, where tokio's `spawn_blocking`
-//! panics. [`Loading`] bounds how long others wait for such work.
+//! panics. Others wait for its result by an [`Arrival`], for a time that [`Loading`] bounds.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Running work. Dropping this ends it at its next await.
 #[derive(Debug)]
@@ -34,6 +34,28 @@ impl Background {
             runtime.shutdown_background();
         })?;
         Ok(Background { _end: end })
+    }
+}
+
+/// Whether something is there yet.
+#[derive(Debug, Default)]
+pub struct Arrival(watch::Sender<bool>);
+
+impl Arrival {
+    /// Records that it is there.
+    pub fn come(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether it is there.
+    pub fn has_come(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is there.
+    pub async fn wait(&self) {
+        // Cannot fail: `self` holds the sender.
+        let _ = self.0.subscribe().wait_for(|come| *come).await;
     }
 }
 

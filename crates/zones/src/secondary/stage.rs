@@ -15,7 +15,7 @@ use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::metrics::Metrics;
 use crate::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
-use dnsweir_answer::{Awaited, Fallthrough, Names, Question, Resolution, Status, Upkeep};
+use dnsweir_answer::{Fallthrough, Names, Part, Question, Resolution, Status, Upkeep};
 
 /// Descriptors besides those of the zones: epoll, and waking the thread.
 const OWN_SOCKETS: usize = 4;
@@ -102,7 +102,7 @@ impl Secondary {
         match &*state.zone.load() {
             Some(zone) => say(zone, question, &self.fallthrough),
             None => Resolution::Failed {
-                error: match state.has_come() {
+                error: match state.arrival.has_come() {
                     true => ExtendedError::NoReachableAuthority,
                     false => ExtendedError::NotReady,
                 },
@@ -132,7 +132,7 @@ impl Upkeep for Secondary {
                     "{} with serial {} and {} records",
                     zone.origin, zone.serial, zone.records
                 ),
-                None if state.has_come() => format!("{} has expired", state.origin),
+                None if state.arrival.has_come() => format!("{} has expired", state.origin),
                 None => format!("{} has not come yet", state.origin),
             };
             let age = state
@@ -210,21 +210,16 @@ impl Upkeep for Secondary {
         Some(&self.loading)
     }
 
-    /// Waits until each zone has arrived once.
-    fn ready(&self) -> Awaited<'_> {
-        Box::pin(async {
-            for state in &self.states {
-                state.came().await;
-            }
-        })
-    }
-
-    fn missing(&self) -> Option<String> {
-        let missing = self.states.iter().find(|state| !state.has_come())?;
-        let why = missing
-            .problem()
-            .unwrap_or_else(|| "the first transfer is under way".into());
-        Some(format!("the zone {} has not come yet: {why}", missing.origin))
+    /// Its zones, each transferred once.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let parts = self.states.iter().map(|state| Part {
+            arrival: &state.arrival,
+            name: format!("the zone {}", state.origin),
+            why: state
+                .problem()
+                .unwrap_or_else(|| "the first transfer is under way".into()),
+        });
+        parts.collect()
     }
 
     fn origins(&self) -> Names<'_> {

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::counters::Counters;
+use crate::background::Arrival;
 use crate::dns::name::Name;
 use crate::zonefile::Zone;
 
@@ -26,7 +27,7 @@ pub struct State {
     notifier: Mutex<Option<IpAddr>>,
     known: Mutex<Known>,
     /// Whether the zone has ever arrived.
-    came: watch::Sender<bool>,
+    pub arrival: Arrival,
 }
 
 /// The results of checks.
@@ -49,7 +50,7 @@ impl State {
             wake: Notify::new(),
             notifier: Mutex::default(),
             known: Mutex::default(),
-            came: watch::Sender::new(false),
+            arrival: Arrival::default(),
         })
     }
 
@@ -67,18 +68,7 @@ impl State {
     /// Replaces the zone that queries are answered from.
     pub fn publish(&self, zone: Arc<Zone>) {
         self.zone.store(Some(zone));
-        self.came.send_replace(true);
-    }
-
-    /// Waits until the zone has arrived.
-    pub async fn came(&self) {
-        // Cannot fail: the sender lives as long as `self`.
-        let _ = self.came.subscribe().wait_for(|came| *came).await;
-    }
-
-    /// Whether the zone has ever arrived.
-    pub(crate) fn has_come(&self) -> bool {
-        *self.came.borrow()
+        self.arrival.come();
     }
 
     /// Records a NOTIFY from a primary, and wakes the follower.

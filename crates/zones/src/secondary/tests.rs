@@ -538,7 +538,7 @@ fn a_secondary_that_is_changed_goes_on_with_its_zone() {
         let after = Secondary::new(&config, &Served::of([&before].into_iter()));
         let state = &after.states()[0];
         let serial = state.zone.load().as_ref().map(|zone| zone.serial);
-        (serial, state.has_come(), state.age().is_some())
+        (serial, state.arrival.has_come(), state.age().is_some())
     };
     let another = of(address(2), Duration::from_secs(60));
     assert_eq!(changed(another.clone()), (Some(7), true, true));
