@@ -40,7 +40,8 @@ Usage: cargo xtask COMMAND
 
 Every day:
   check              check types, format and lints of what changed, in seconds
-  test --quick       run the tests that need no network namespace, cluster or browser, in minutes
+  test --quick       run the tests that need no network namespace, cluster, browser, release build, go, npm or
+                     pip3, in minutes
   test NAME          run the tests of the crate or module NAME, or those whose names contain NAME
   run [ARGS…]        build the proxy, then run `dnsweir run ARGS…`; without ARGS, the built-in demonstration
 
