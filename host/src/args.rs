@@ -55,18 +55,19 @@ pub enum Command {
         /// Serve a control socket here, with or without `control` in the configuration; `dnsweir health` connects to it.
         #[arg(long, value_name = "PATH")]
         control: Option<PathBuf>,
-        /// If the configuration has mistakes, wait until they are corrected: serve nothing, and leave the
-        /// node's network as it is.
+        /// Wait until mistakes in the configuration are corrected; meanwhile, serve nothing, and leave the node's
+        /// network as it is.
         #[arg(long, requires = "config")]
         wait: bool,
-        /// The least severe messages to log.
+        /// Least severe messages to log.
         #[arg(long, value_enum, default_value_t = LogLevel::Info)]
         log_level: LogLevel,
         /// Format of the log on standard error.
         #[arg(long, value_enum, default_value_t = LogFormat::Text)]
         log_format: LogFormat,
     },
-    /// Run in place of node-cache, with the command line, Corefile template and config map of NodeLocal DNSCache.
+    /// Run in node-cache's place, with the command line, Corefile template and config map of NodeLocal DNSCache.
+    ///
     /// The flags also work without the word `node-cache` before them, and with a single dash.
     NodeCache(NodeCacheFlags),
     /// Show, apply, remove or verify the network setup that the `node` section describes.
@@ -80,7 +81,7 @@ pub enum Command {
         /// How.
         #[command(flatten)]
         flags: WebhookFlags,
-        /// The least severe messages to log.
+        /// Least severe messages to log.
         #[arg(long, value_enum, default_value_t = LogLevel::Info)]
         log_level: LogLevel,
         /// Format of the log on standard error.
@@ -116,7 +117,7 @@ pub enum Command {
     Filter(FilterCommand),
     /// Translate a CoreDNS Corefile into a configuration for dnsweir, or report what cannot be translated.
     Import {
-        /// The Corefile. Imported files are read, too, and environment variables are replaced.
+        /// Corefile; imported files are read, too, and environment variables are replaced.
         #[arg(value_name = "COREFILE", required_unless_present = "table")]
         corefile: Option<PathBuf>,
         /// Write the configuration to a file instead.
@@ -129,7 +130,7 @@ pub enum Command {
         #[arg(long, conflicts_with_all = ["corefile", "out", "partly"])]
         table: bool,
     },
-    /// Show or remove answers in the cache of a running dnsweir. It must have a `control` socket.
+    /// Show or remove answers in the cache of a running dnsweir.
     Cache {
         /// What to do.
         #[command(subcommand)]
@@ -137,7 +138,7 @@ pub enum Command {
     },
     /// Check the signature of a release's checksums, and the files beside them.
     Verify {
-        /// The checksums, SHA256SUMS. Their signature, SHA256SUMS.sig, must be in the same folder.
+        /// Checksums, SHA256SUMS; their signature, SHA256SUMS.sig, must be in the same folder.
         #[arg(value_name = "FILE")]
         sums: PathBuf,
         /// Public key, in PEM, of the publisher of the release.
@@ -146,7 +147,7 @@ pub enum Command {
     },
     /// Change the log level of a running dnsweir.
     LogLevel {
-        /// The least severe messages to log.
+        /// Least severe messages to log.
         #[arg(value_enum)]
         level: LogLevel,
         /// The socket.
@@ -163,7 +164,7 @@ pub enum Command {
     Top(TopFlags),
     /// Print a shell script that completes the commands and options of dnsweir.
     Completions {
-        /// The shell.
+        /// Shell to complete in.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
@@ -171,12 +172,12 @@ pub enum Command {
     Schema,
     /// Print what a word of the configuration means, its default and its bounds, or an overview of all words.
     Words {
-        /// The word, without the `=` of a property.
+        /// Word of the configuration, without the `=` of a property.
         word: Option<String>,
     },
     /// Write a manual page for each command into a folder.
     Man {
-        /// The folder, which is created if it does not exist.
+        /// Folder, which is created if it does not exist.
         folder: PathBuf,
     },
     /// Pull a filter's module for the process that started this one.
@@ -245,7 +246,7 @@ pub enum CacheCommand {
     },
     /// Remove the answers for a name, of every type.
     Flush {
-        /// The name; `.` with --below means all names.
+        /// Name to remove; `.` with --below means all names.
         name: String,
         /// Also remove the answers for every name below it.
         #[arg(long)]
@@ -259,7 +260,7 @@ pub enum CacheCommand {
 /// How a running process is looked at.
 #[derive(Debug, clap::Args)]
 pub struct TopFlags {
-    /// An address of `admin` in its configuration.
+    /// Address of `admin` in its configuration.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
     admin: SocketAddr,
     /// Seconds between updates.
@@ -283,7 +284,7 @@ impl From<TopFlags> for top::Options {
 /// Where a running process takes requests.
 #[derive(Debug, clap::Args)]
 pub struct ControlSocket {
-    /// Its control socket: `control` in its configuration, or `--control` of `dnsweir run`.
+    /// Control socket: `control` in its configuration, or `--control` of `dnsweir run`.
     #[arg(long = "control", value_name = "PATH", default_value = "/run/dnsweir/control")]
     pub path: PathBuf,
 }
@@ -435,7 +436,7 @@ pub enum FilterCommand {
     },
     /// Show what a module imports and exports, and which queries it asks to see.
     Info {
-        /// A .wasm file, builtin:NAME or oci://REFERENCE.
+        /// Module: a .wasm file, builtin:NAME or oci://REFERENCE.
         #[arg(value_name = "FILE")]
         module: String,
         /// File with the contents of the filter's `config` block; without it, the block is empty.
@@ -450,7 +451,7 @@ pub enum FilterCommand {
     },
     /// Push a module to a registry and print its reference with the digest.
     Push {
-        /// A .wasm file.
+        /// Module: a .wasm file.
         #[arg(value_name = "FILE")]
         module: PathBuf,
         /// Destination: oci://REGISTRY/NAME:TAG.
@@ -461,7 +462,7 @@ pub enum FilterCommand {
     },
     /// Pull a module from a registry into a file.
     Pull {
-        /// oci://REGISTRY/NAME:TAG, with a digest or without.
+        /// Reference: oci://REGISTRY/NAME:TAG, with a digest or without.
         reference: String,
         /// Output file [default: the last part of NAME, with .wasm].
         #[arg(long, short, value_name = "FILE")]
@@ -472,7 +473,7 @@ pub enum FilterCommand {
     },
     /// Check that a module in a registry is signed, and print the signer.
     Verify {
-        /// oci://REGISTRY/NAME:TAG, with a digest or without.
+        /// Reference: oci://REGISTRY/NAME:TAG, with a digest or without.
         reference: String,
         /// Whose signature will do.
         #[command(flatten)]
@@ -484,7 +485,9 @@ pub enum FilterCommand {
         #[command(flatten)]
         access: Access,
     },
-    /// Record test cases from the queries of real clients, which are anonymized. Any server with dnstap works.
+    /// Record test cases from the queries of real clients, which are anonymized.
+    ///
+    /// Any server with dnstap works.
     Record {
         /// Source of dnstap messages: unix:PATH or tcp:ADDRESS:PORT to listen on, or a file.
         #[arg(value_name = "PLACE", value_parser = TapReader::parse)]
@@ -504,7 +507,7 @@ pub enum FilterCommand {
     },
     /// Run a module's test cases and show where the results differ from the snapshot.
     Test {
-        /// A .wasm file or builtin:NAME; without it, every filter in dnsweir.kdl that has test cases.
+        /// Module: a .wasm file or builtin:NAME; without it, every filter in dnsweir.kdl that has test cases.
         #[arg(value_name = "FILE")]
         module: Option<String>,
         /// File with the test cases [default: FILE.test-cases.kdl beside FILE.wasm].
@@ -584,7 +587,29 @@ pub enum LogFormat {
 mod tests {
     use std::path::Path;
 
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    /// One sentence for each command, which begins with what it does. An option begins with what it is or does.
+    #[test]
+    fn help_texts_are_alike() {
+        fn check(command: &clap::Command) {
+            let visible = |command: &&clap::Command| !command.is_hide_set();
+            for command in command.get_subcommands().filter(visible) {
+                let about = command.get_about().unwrap().to_string();
+                assert!(!about.contains(". ") && !about.contains('\n'), "{about}");
+                for argument in command.get_arguments() {
+                    let help = argument.get_help().unwrap().to_string();
+                    let begins = |article: &&&str| help.starts_with(**article);
+                    let article = ["The ", "A ", "An ", "Its ", "If ", "oci:"].iter().find(begins);
+                    assert_eq!(article, None, "{}: {help}", command.get_name());
+                }
+                check(command);
+            }
+        }
+        check(&Args::command());
+    }
 
     #[test]
     fn a_flag_of_run_replaces_the_same_flag_before_it() {

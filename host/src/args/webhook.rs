@@ -28,7 +28,7 @@ pub struct WebhookFlags {
     /// [default: that in KUBE_DNS_SERVICE_HOST].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     cluster_dns: Vec<IpAddr>,
-    /// The cluster's domain, for the search lists.
+    /// Domain of the cluster, for the search lists.
     #[arg(long, value_name = "NAME", default_value = "cluster.local", value_parser = domain)]
     domain: String,
     /// Number of dots from which a name is first looked up without a search domain [default: 5; with --options-only, unset].
@@ -58,7 +58,7 @@ pub struct WebhookFlags {
     /// Certificate in PEM, which is reloaded when it changes. Without it, one is created, and kept current in the API.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// Its key in PEM.
+    /// Key of the certificate in PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     /// Authorities in PEM of the API server's client certificate. Without it, anyone who can connect may send requests.
