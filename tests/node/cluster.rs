@@ -18,6 +18,7 @@ mod troubles;
 mod webhook;
 mod who;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -51,14 +52,40 @@ fn kubectl(arguments: &[&str]) -> String {
     output(Command::new(state().join("kubectl")).args(arguments))
 }
 
-/// Creates services, pods and endpoints of every kind, waits for the members of their StatefulSet, and
-/// returns the manifest's path.
-fn apply_zoo() -> String {
+/// Runs when it is dropped, so also when the test fails: what that leaves behind would make later tests fail for
+/// another reason.
+#[must_use]
+struct CleanUp<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for CleanUp<F> {
+    fn drop(&mut self) {
+        let done = catch_unwind(AssertUnwindSafe(&mut self.0));
+        if let Err(panic) = done
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Deletes something at the end of a test, if it is there.
+fn delete_afterwards(arguments: &[&str]) -> CleanUp<impl FnMut() + use<>> {
+    let delete = [&["delete", "--ignore-not-found"], arguments].concat();
+    let delete: Vec<String> = delete.into_iter().map(str::to_owned).collect();
+    CleanUp(move || {
+        let delete: Vec<&str> = delete.iter().map(String::as_str).collect();
+        kubectl(&delete);
+    })
+}
+
+/// Creates services, pods and endpoints of every kind, and waits for the members of their StatefulSet.
+fn apply_zoo() -> CleanUp<impl FnMut() + use<>> {
     let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
+    let deleted = delete_afterwards(&["--wait=false", "-f", &zoo]);
     kubectl(&["apply", "-f", &zoo]);
     let member = "statefulset/member";
     kubectl(&["-n", "zoo", "rollout", "status", member, "--timeout=60s"]);
-    zoo
+    deleted
 }
 
 /// The network namespace of `node` or `other`.

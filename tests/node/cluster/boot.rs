@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use harness::tools::output;
 use harness::{proxy, until};
 
-use super::{PROXY, admin, await_proxy, await_started, kubectl, node, processes, state};
+use super::{CleanUp, PROXY, admin, await_proxy, await_started, kubectl, node, processes, state};
 
 /// kube-proxy of `node`, stopped until it is started again.
 struct KubeProxy {
@@ -66,6 +66,7 @@ fn scale(replicas: u8) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn proxy_first_kube_proxy_later_the_clusters_dns_last() {
     await_started();
+    let _dns = CleanUp(|| scale(1));
     scale(0);
     let gone = [
         "-n",
@@ -79,6 +80,11 @@ fn proxy_first_kube_proxy_later_the_clusters_dns_last() {
     ];
     kubectl(&gone);
     let kube_proxy = KubeProxy::stop();
+    let _running = CleanUp(|| {
+        if !proxy_is_healthy() {
+            kube_proxy.start();
+        }
+    });
     let before = processes(PROXY);
     let label = "app.kubernetes.io/name=dnsweir";
     let pods = [

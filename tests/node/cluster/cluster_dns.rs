@@ -13,7 +13,7 @@ use harness::guests::root;
 use harness::tools::output;
 use harness::{Message, ask, until};
 
-use super::{PROXY, apply_zoo, client, ended, kubectl, node, processes, state};
+use super::{CleanUp, PROXY, apply_zoo, client, delete_afterwards, ended, kubectl, node, processes, state};
 
 /// How soon the Deployment must serve a change once the API server has accepted it.
 const TOLD: Duration = Duration::from_millis(100);
@@ -167,7 +167,7 @@ impl ApiServer {
 fn pods_resolve() {
     let name = "kubernetes.default.svc.cluster.local";
     kubectl(&["exec", "client", "--", "/bin/busybox", "nslookup", name]);
-    let zoo = apply_zoo();
+    let _zoo = apply_zoo();
     until("peers to find each other", || {
         let lookup = [
             "exec",
@@ -185,7 +185,6 @@ fn pods_resolve() {
             .stderr(Stdio::null());
         found.status().is_ok_and(|status| status.success())
     });
-    kubectl(&["delete", "--wait=false", "-f", &zoo]);
 }
 
 /// Returns how long after the API server accepts a change the server answers it.
@@ -203,6 +202,20 @@ fn told_after(server: IpAddr, address: &'static str) -> Duration {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn the_deployment_takes_the_place_of_coredns() {
     super::await_started();
+    let _coredns = CleanUp(|| {
+        scale_coredns(1);
+        kubectl(&[
+            "-n",
+            "kube-system",
+            "rollout",
+            "status",
+            "deployment/coredns",
+            "--timeout=90s",
+        ]);
+        deploy(&["delete", "--ignore-not-found"]);
+        until("the end of the Deployment", || processes(PROXY).len() == 1);
+    });
+    let _watched = delete_afterwards(&["service", "watched"]);
     deploy(&["apply", "--validate=strict"]);
     kubectl(&[
         "-n",
@@ -240,17 +253,4 @@ fn the_deployment_takes_the_place_of_coredns() {
     let (count, wrong) = asking.stop();
     println!("{wrong} of {count} queries were answered wrongly while the API server was away");
     assert!(count > 1000 && wrong == 0, "{wrong} of {count}");
-
-    kubectl(&["delete", "service", "watched"]);
-    scale_coredns(1);
-    kubectl(&[
-        "-n",
-        "kube-system",
-        "rollout",
-        "status",
-        "deployment/coredns",
-        "--timeout=90s",
-    ]);
-    deploy(&["delete"]);
-    until("the end of the Deployment", || processes(PROXY).len() == 1);
 }

@@ -12,7 +12,9 @@ use harness::process::Process;
 use super::migration::{
     await_rules, await_within, end_dnsweir, start_dnsweir, start_node_cache, stock_manifest,
 };
-use super::{Answer, Load, Protocol, await_started, client, kubectl, node, processes, rolled_out, state};
+use super::{
+    Answer, CleanUp, Load, Protocol, await_started, client, kubectl, node, processes, rolled_out, state,
+};
 use crate::falling::NOTICED;
 use crate::load::ask_for;
 
@@ -83,10 +85,17 @@ pub(super) fn start_drop_in(manifest: &str) {
 
 pub(super) fn end_drop_in() {
     let file = state().join("drop-in.yaml").display().to_string();
-    kubectl(&["delete", "-f", &file, "--timeout=60s"]);
+    kubectl(&["delete", "--ignore-not-found", "-f", &file, "--timeout=60s"]);
     let map = ["delete", "configmap", "kube-dns", "--ignore-not-found"];
     kubectl(&[&["-n", "kube-system"], &map[..]].concat());
     await_within(BROUGHT, "its end", || processes(DROP_IN).is_empty());
+}
+
+/// Starts what the other tests expect.
+fn restore() {
+    start_dnsweir();
+    rolled_out();
+    await_started();
 }
 
 #[test]
@@ -97,6 +106,8 @@ fn the_stock_manifest_runs_with_our_image() {
         return;
     }
     await_started();
+    let _dnsweir = CleanUp(restore);
+    let _drop_in = CleanUp(end_drop_in);
     end_dnsweir();
     let folder = tempfile::tempdir().expect("a folder");
     let mut stub = start_stub(folder.path());
@@ -143,11 +154,7 @@ fn the_stock_manifest_runs_with_our_image() {
         assert_eq!(fates.lost(), 0, "{name}");
         assert_eq!(fates.of(Answer::Cluster), fates.count(), "{name}");
     }
-    end_drop_in();
     stub.stop();
-    start_dnsweir();
-    rolled_out();
-    await_started();
 }
 
 /// As when an operator changes the image: the same DaemonSet, whose update ends a node's pod before it starts
@@ -160,6 +167,8 @@ fn node_cache_becomes_dnsweir_by_its_image() {
         return;
     }
     await_started();
+    let _dnsweir = CleanUp(restore);
+    let _drop_in = CleanUp(end_drop_in);
     end_dnsweir();
     start_node_cache();
     await_rules();
@@ -181,8 +190,4 @@ fn node_cache_becomes_dnsweir_by_its_image() {
         };
         assert!(silence < most, "{server}: {silence:?}");
     }
-    end_drop_in();
-    start_dnsweir();
-    rolled_out();
-    await_started();
 }

@@ -9,7 +9,9 @@ use harness::until;
 
 use super::manifests::composed_of;
 use super::migration::{end_dnsweir, start_dnsweir};
-use super::{Answer, LOST, Load, PROXY, await_proxy, await_started, kubectl, loads, processes, rolled_out};
+use super::{
+    Answer, CleanUp, LOST, Load, PROXY, await_proxy, await_started, kubectl, loads, processes, rolled_out,
+};
 
 /// Applies the other tests' configuration with `skip-teardown`, which the overlays for link-local addresses
 /// set.
@@ -51,6 +53,10 @@ fn check(what: &str, loads: Vec<(String, Load)>) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn where_the_network_stays_the_cluster_answers_after_the_end() {
     await_started();
+    let _dnsweir = CleanUp(|| {
+        start_dnsweir();
+        await_started();
+    });
     keep_the_network();
     let load = loads();
     let delete = [
@@ -75,6 +81,4 @@ fn where_the_network_stays_the_cluster_answers_after_the_end() {
     end_dnsweir();
     thread::sleep(Duration::from_secs(1));
     check("a deleted DaemonSet", load);
-    start_dnsweir();
-    await_started();
 }

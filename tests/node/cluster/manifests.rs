@@ -11,7 +11,9 @@ use harness::guests::{root, verdicts};
 use harness::tools::output;
 use harness::until;
 
-use super::{Answer, Protocol, await_started, client, kubectl, rolled_out, script, state};
+use super::{
+    Answer, CleanUp, Protocol, await_started, client, delete_afterwards, kubectl, rolled_out, script, state,
+};
 use crate::load::ask_for;
 
 const OVERLAYS: [&str; 6] = [
@@ -101,6 +103,7 @@ pub(super) fn composed_of(base: &str, folder: &Path, more: &str) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn a_proxy_in_a_network_of_its_own_answers() {
     let namespace = "local-redirect";
+    let _namespace = delete_afterwards(&["namespace", namespace, "--timeout=60s"]);
     kubectl(&["create", "namespace", namespace]);
     let level = "pod-security.kubernetes.io/enforce=restricted";
     kubectl(&["label", "namespace", namespace, level]);
@@ -142,7 +145,6 @@ fn a_proxy_in_a_network_of_its_own_answers() {
             assert_ne!(asked.join().expect("a client"), Answer::Nobody, "{server}");
         }
     }
-    kubectl(&["delete", "namespace", namespace, "--timeout=60s"]);
 }
 
 #[test]
@@ -191,6 +193,16 @@ fn ways() -> Vec<(&'static str, &'static str)> {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn filters_come_each_way() {
     await_started();
+    let _map = delete_afterwards(&["-n", "kube-system", "configmap", "dnsweir-filters"]);
+    let _expected = CleanUp(|| {
+        kubectl(&[
+            "apply",
+            "--validate=strict",
+            "-k",
+            &root().join("tests/cluster").display().to_string(),
+        ]);
+        await_started();
+    });
     let module = verdicts();
     let file = format!("--from-file=names.wasm={}", module.display());
     kubectl(&[
@@ -227,16 +239,6 @@ fn filters_come_each_way() {
             || script("curl -s http://127.0.0.1:9253/status").contains("/var/lib/dnsweir/filters/names.wasm");
         until(component, serving);
     }
-    // Restores what the other tests expect.
-    kubectl(&[
-        "apply",
-        "--validate=strict",
-        "-k",
-        &root().join("tests/cluster").display().to_string(),
-    ]);
-    rolled_out();
-    kubectl(&["-n", "kube-system", "delete", "configmap", "dnsweir-filters"]);
-    await_started();
 }
 
 /// Gives both nodes an image with a shell and a module, and one with only the module, as an operator who

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{
-    Answer, DNS, LOST, Load, PROXY, Protocol, await_started, client, kubectl, processes, rolled_out, script,
-    state,
+    Answer, CleanUp, DNS, LOST, Load, PROXY, Protocol, await_started, client, kubectl, processes, rolled_out,
+    script, state,
 };
 
 /// The start of node-cache's command line.
@@ -87,6 +87,7 @@ pub(super) fn end_node_cache() {
         "-n",
         "kube-system",
         "delete",
+        "--ignore-not-found",
         "daemonset/node-local-dns",
         "--timeout=60s",
     ]);
@@ -148,6 +149,11 @@ fn from_node_cache_and_back() {
         return;
     }
     await_started();
+    let _dnsweir = CleanUp(|| {
+        start_dnsweir();
+        end_node_cache();
+        await_started();
+    });
     end_dnsweir();
     start_node_cache();
     await_rules();
@@ -170,7 +176,4 @@ fn from_node_cache_and_back() {
     check("and back", begun, load);
     let left = script("ip -o addr; iptables-save");
     assert!(!left.contains("dnsweir"), "{left}");
-    start_dnsweir();
-    end_node_cache();
-    await_started();
 }

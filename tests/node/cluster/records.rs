@@ -4,14 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::Command;
 
 use harness::process::Process;
-use harness::tools::output;
 use harness::until;
 
 use super::beside::{COREDNS, Said, await_ready, compare, kubeconfig, start};
-use super::{apply_zoo, kubectl, node, state};
+use super::{apply_zoo, kubectl, node};
 
 const SERVICES: [&str; 18] = [
     "web",
@@ -275,7 +273,7 @@ fn reason(
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same() {
-    let zoo = apply_zoo();
+    let _zoo = apply_zoo();
     // As a load balancer's controller would set it.
     let status =
         r#"{"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.5"}, {"ip": "198.51.100.6"}]}}}"#;
@@ -321,7 +319,6 @@ fn coredns_and_the_proxy_say_the_same() {
         println!("pods {pods}: {reasons:#?}");
         assert!(wrong.is_empty(), "pods {pods}:\n{}", wrong.join("\n"));
     }
-    output(Command::new(state().join("kubectl")).args(["delete", "--wait=false", "-f", &zoo]));
 }
 
 /// Compares both in this mode of `pods`.

@@ -8,7 +8,7 @@ use harness::guests::root;
 use harness::{Message, ask, until};
 
 use super::beside::{DNSWEIR, await_proxy, kubeconfig, start_proxy};
-use super::{kubectl, node, state};
+use super::{CleanUp, delete_afterwards, kubectl, node, state};
 
 /// What the proxy must serve for tests/cluster/service-entries.yaml.
 const TOLD: [(&str, &str, &[&str]); 9] = [
@@ -29,11 +29,13 @@ pub(super) fn schema(name: &str) -> String {
     folder.join("schemas").join(name).display().to_string()
 }
 
-/// Registers a kind of objects with the API server.
-pub(super) fn apply_schema(file: &str, kind: &str) {
-    kubectl(&["apply", "--server-side", "-f", &schema(file)]);
+/// Registers a kind of objects with the API server, until the end of the test.
+pub(super) fn apply_schema(file: &str, kind: &str) -> CleanUp<impl FnMut() + use<>> {
     let name = format!("crd/{kind}");
+    let deleted = delete_afterwards(&[&name]);
+    kubectl(&["apply", "--server-side", "-f", &schema(file)]);
     kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]);
+    deleted
 }
 
 /// Returns the addresses that the proxy answers.
@@ -52,7 +54,8 @@ fn patch(version: &str, more: &[&str], patch: &str) {
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn service_entries_of_every_version_are_told() {
-    apply_schema("serviceentries.yaml", "serviceentries.networking.istio.io");
+    let _namespace = delete_afterwards(&["namespace", "mesh", "--wait=false"]);
+    let _schema = apply_schema("serviceentries.yaml", "serviceentries.networking.istio.io");
     let entries = root()
         .join("tests/cluster/service-entries.yaml")
         .display()
@@ -96,7 +99,6 @@ fn service_entries_of_every_version_are_told() {
     kubectl(&["delete", "crd", "serviceentries.networking.istio.io"]);
     until("the entries to go", || told("beta.mesh.example.", "A").is_empty());
     proxy.stop();
-    kubectl(&["delete", "namespace", "mesh", "--wait=false"]);
 }
 
 /// Checks that addresses assigned in the status by Istio appear, and changes through a version that is not

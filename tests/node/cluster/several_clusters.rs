@@ -10,7 +10,7 @@ use harness::until;
 
 use super::beside::{Said, await_ready, compare, kubeconfig, start};
 use super::service_entries::apply_schema;
-use super::{kubectl, node, state};
+use super::{delete_afterwards, node, state};
 
 const TYPES: [&str; 9] = ["A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA", "NS"];
 
@@ -88,7 +88,8 @@ fn reason(name: &str, qtype: &str, [theirs, ours]: &[Said; 2]) -> Option<&'stati
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same_of_several_clusters() {
-    apply_schema("serviceimports.yaml", "serviceimports.multicluster.x-k8s.io");
+    let _namespace = delete_afterwards(&["namespace", "joined", "--wait=false"]);
+    let _schema = apply_schema("serviceimports.yaml", "serviceimports.multicluster.x-k8s.io");
     let objects = root()
         .join("tests/cluster/several-clusters.yaml")
         .display()
@@ -122,6 +123,4 @@ fn coredns_and_the_proxy_say_the_same_of_several_clusters() {
     println!("{reasons:#?}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     servers.iter_mut().for_each(Process::stop);
-    kubectl(&["delete", "crd", "serviceimports.multicluster.x-k8s.io"]);
-    kubectl(&["delete", "namespace", "joined", "--wait=false"]);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use harness::guests::root;
 use harness::until;
 
-use super::{kubectl, processes, signal, state};
+use super::{CleanUp, delete_afterwards, kubectl, processes, signal, state};
 
 /// How the webhook's command line begins.
 const WEBHOOK: &str = "/usr/bin/dnsweir\0webhook";
@@ -182,6 +182,8 @@ fn all(node: &str) -> Vec<libc::pid_t> {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn pods_ask_the_node_and_start_without_the_webhook() {
     super::await_started();
+    let _webhook = CleanUp(|| deploy(&["delete", "--ignore-not-found"]));
+    let _namespace = delete_afterwards(&["namespace", "injected", "--wait=false"]);
     deploy(&["apply", "--validate=strict"]);
     rolled_out();
     kubectl(&["create", "namespace", "injected"]);
@@ -194,7 +196,5 @@ fn pods_ask_the_node_and_start_without_the_webhook() {
     pods_are_pointed_at_the_node();
     certificates_are_kept_right();
     pods_start_without_it();
-    kubectl(&["delete", "namespace", "injected", "--wait=false"]);
-    deploy(&["delete"]);
     assert_eq!(processes(super::PROXY).len(), 1);
 }

@@ -7,7 +7,7 @@ use harness::guests::{example, root};
 use harness::until;
 
 use super::manifests::composed;
-use super::{await_started, kubectl, rolled_out, script, state};
+use super::{CleanUp, await_started, kubectl, rolled_out, script, state};
 
 /// What each namespace answers for `same.example`.
 const SAID: [(&str, &str); 2] = [("red", "192.0.2.10"), ("blue", "192.0.2.20")];
@@ -54,11 +54,11 @@ fn apply(folder: &Path) {
 
 fn end() {
     apply(&root().join("tests/cluster"));
-    kubectl(&["-n", "kube-system", "delete", "configmap", "dnsweir-filters"]);
-    let rights = ["clusterrole/dnsweir-pods", "clusterrolebinding/dnsweir-pods"];
-    kubectl(&[&["delete"], &rights[..]].concat());
-    kubectl(&["-n", "kube-system", "delete", "serviceaccount/dnsweir"]);
-    kubectl(&["delete", "namespace", "red", "blue", "--wait=false"]);
+    let delete = |what: &[&str]| kubectl(&[&["delete", "--ignore-not-found"], what].concat());
+    delete(&["-n", "kube-system", "configmap", "dnsweir-filters"]);
+    delete(&["clusterrole/dnsweir-pods", "clusterrolebinding/dnsweir-pods"]);
+    delete(&["-n", "kube-system", "serviceaccount/dnsweir"]);
+    delete(&["namespace", "red", "blue", "--wait=false"]);
     await_started();
 }
 
@@ -107,6 +107,7 @@ fn give_next(address: &str) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn pods_get_what_their_namespace_says() {
     await_started();
+    let _expected = CleanUp(end);
     let folder = tempfile::tempdir().expect("a folder");
     for (namespace, address) in SAID {
         kubectl(&["create", "namespace", namespace]);
@@ -146,5 +147,4 @@ fn pods_get_what_their_namespace_says() {
         let answered = answered(namespace, name);
         assert!(!answered.contains(reds), "{namespace}/{name}: {answered}");
     }
-    end();
 }
