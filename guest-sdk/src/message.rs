@@ -121,8 +121,8 @@ impl Message {
     ///
     /// Three kinds of records are left out: the signatures (RRSIG) that a section had, since they are over the
     /// records that it had; records that no verdict may have, for which the host would refuse it; and those beyond
-    /// about 900 KB, which is as much as a call can hand over. Messages have less, unless thousands of
-    /// records have names of more than 150 bytes.
+    /// about 900 KB, which is as much as a call about one message can hand over. Messages have less, unless
+    /// thousands of records have names of more than 150 bytes.
     ///
     /// ```
     /// # use dnsweir_filter::{Message, Section, Type, hickory::rr::RData, test};
