@@ -52,7 +52,8 @@ fn main() -> ExitCode {
             }
             let origin = config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File);
             let mistakes = if wait { Mistakes::Await } else { Mistakes::End };
-            serve(origin, Places::walled(compiled_cache.folder, control), mistakes, kept)
+            let places = Places::walled(compiled_cache.folder, control);
+            serve(origin, places, mistakes, kept)
         }
         Command::NodeCache(flags) => node_cache(flags, kept),
         Command::Webhook {
