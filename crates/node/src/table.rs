@@ -285,8 +285,9 @@ fn script(difference: &Difference) -> String {
         for (set, kind) in [("alive4", "ipv4_addr"), ("alive6", "ipv6_addr")] {
             let _ = writeln!(
                 script,
-                "set {set} {{ type {kind}; size 1024; flags dynamic,timeout; timeout {}ms; }}",
-                FORGOTTEN.as_millis()
+                "set {set} {{ type {kind}; size 1024; flags dynamic,timeout; timeout {}ms; {}}}",
+                FORGOTTEN.as_millis(),
+                first_elements(difference, set)
             );
         }
     }
@@ -317,6 +318,26 @@ fn script(difference: &Difference) -> String {
         );
     }
     script
+}
+
+/// The elements of a new set: the listeners are taken for alive until their first heartbeat. Otherwise queries
+/// would pass them by when somebody flushes all rules, just when the cluster's DNS cannot be reached either.
+fn first_elements(difference: &Difference, set: &str) -> String {
+    if difference.chains.contains(&Chain::Heartbeat) {
+        return String::new();
+    }
+    let heartbeats = difference
+        .target
+        .iter()
+        .filter(|line| line.chain == Chain::Heartbeat);
+    let of_set = heartbeats
+        .filter_map(|line| address_of(&line.text))
+        .filter(|ip| self::set(*ip) == set);
+    let elements: Vec<String> = of_set.map(|ip| ip.to_string()).collect();
+    match elements.is_empty() {
+        true => String::new(),
+        false => format!("elements = {{ {} }}; ", elements.join(", ")),
+    }
 }
 
 /// The table that exists.
@@ -471,6 +492,26 @@ mod tests {
 
         let nobody = difference(&[], &listed(&wanted), &ips);
         assert_eq!(script(&nobody), "table inet dnsweir\ndelete table inet dnsweir\n");
+    }
+
+    /// A rewrite of an existing table must not keep the address of a hanging process alive.
+    #[test]
+    fn in_a_new_table_the_listeners_are_alive() {
+        let wanted = planned("\"10.96.0.10\" \"169.254.20.10\" \"fd00:20::10\"");
+        let ips = ["10.96.0.10", "169.254.20.10", "fd00:20::10"].map(|ip| ip.parse().unwrap());
+        let new = script(&difference(&wanted, &Found::default(), &ips));
+        assert!(
+            new.contains("timeout 400ms; elements = { 10.96.0.10, 169.254.20.10 }; }"),
+            "{new}"
+        );
+        assert!(
+            new.contains("timeout 400ms; elements = { fd00:20::10 }; }"),
+            "{new}"
+        );
+        let mut found = listed(&wanted);
+        found.lines.pop();
+        let rewritten = script(&difference(&wanted, &found, &ips));
+        assert!(!rewritten.contains("elements"), "{rewritten}");
     }
 
     #[test]

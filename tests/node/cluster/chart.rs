@@ -342,7 +342,7 @@ fn every_variant_of_the_chart_is_valid() {
         let refused = template(&[wrong]).output().expect("helm");
         assert!(!refused.status.success(), "{wrong} was taken");
     }
-    apply_schema("monitors.yaml", "podmonitors.monitoring.coreos.com");
+    let _schema = apply_schema("monitors.yaml", "podmonitors.monitoring.coreos.com");
     until("the API server to take monitors", || {
         kubectl(&["api-resources"]).contains("servicemonitors")
     });

@@ -54,6 +54,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         next: Vec::new(),
         bootstrap: Vec::new(),
         named: Vec::new(),
+        written: Vec::new(),
     }
 }
 
