@@ -137,8 +137,9 @@ impl Live {
 
     /// Whether all clients get the same answer to this internal query.
     pub(crate) fn answers_alike(&self, request: &Request) -> bool {
+        let zones = &self.generation.zones;
         self.generation.pipelines[request.pipeline].answers_alike
-            && !self.generation.zones.depends_on_asker(request.name.as_bytes())
+            && !zones.depends_on_asker(request.name.as_bytes(), request.qtype)
     }
 
     /// Whether `clients` of the zone that answers this internal query turn its client away.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::config::Network;
 use crate::dns::name::Name;
+use crate::dns::rtype;
 use crate::dns::special::{self, Special};
 use crate::dns::suffix_map::SuffixMap;
 
@@ -167,15 +168,16 @@ impl Zones {
         }
     }
 
-    /// Whether the owner of a name, or of the name above it, depends on the client or the listener.
-    pub(crate) fn depends_on_asker(&self, name: &[u8]) -> bool {
+    /// Whether the zone that answers a question depends on the client or the listener. For DS, it may be that of
+    /// the name above.
+    pub(crate) fn depends_on_asker(&self, name: &[u8], qtype: u16) -> bool {
         let by_query = |name: &[u8]| {
             self.disputed
                 .as_ref()
                 .and_then(|disputed| disputed.owners.longest(name))
                 .is_some_and(|owner| matches!(owner, Owner::ByQuery(_)))
         };
-        by_query(name) || above(name).is_some_and(by_query)
+        by_query(name) || qtype == rtype::DS && above(name).is_some_and(by_query)
     }
 
     /// The owner of a DS question. DS records are on the parent side of a zone cut (RFC 4035 section 3.1.4.1;
@@ -404,5 +406,36 @@ mod tests {
         assert_eq!(find("b.example", "10.0.0.1", None), 4);
         // For other clients it has no zone, but its parent has.
         assert_eq!(find("b.example", "192.0.2.1", None), 5);
+    }
+
+    /// Below a zone of some clients, the zone above matters only for DS.
+    #[test]
+    fn a_zone_of_all_clients_is_theirs_wherever_it_stands() {
+        let names = |text: &str| vec![Name::parse(text).unwrap()];
+        let network = vec![Network::of("10.0.0.0".parse().unwrap(), 8).unwrap()];
+        let pipelines = [
+            (names("a.example"), network),
+            (names("a.example"), vec![]),
+            (names("b.a.example"), vec![]),
+        ];
+        let of_pipelines = pipelines
+            .iter()
+            .map(|(names, from)| OfPipeline { names, on: &[], from });
+        let zones = Zones::new(of_pipelines, false);
+        for (name, qtype, depends) in [
+            ("a.example", rtype::A, true),
+            ("x.a.example", rtype::A, true),
+            ("b.a.example", rtype::A, false),
+            ("x.b.a.example", rtype::A, false),
+            ("b.a.example", rtype::DS, true),
+            ("example", rtype::DS, false),
+        ] {
+            let name = Name::parse(name).unwrap();
+            assert_eq!(
+                zones.depends_on_asker(name.as_bytes(), qtype),
+                depends,
+                "{name} {qtype}"
+            );
+        }
     }
 }
