@@ -62,20 +62,14 @@ impl Worker {
         if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
             // That says nothing about this name, only about the aliases that led to it.
-            return Some(Response {
-                store: false,
-                ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
-            });
+            return Some(Response::unstored(rcode::SERVFAIL, ExtendedError::Other));
         }
         let mut targets = targets.iter();
         let (target, inner, found) = loop {
             let target = targets.next()?;
             let inner = request.internal(target, request.qtype, request.qclass);
             request.trace(|| explain::alias(request, &inner));
-            let (inner, found) = match live.turns_away(&inner, &self.shared.ledger) {
-                true => (inner, prohibited()),
-                false => self.ask_target(live, query, inner).await?,
-            };
+            let (inner, found) = self.ask_target(live, query, inner).await?;
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);
             }
@@ -119,20 +113,16 @@ impl Worker {
         query: &Query,
         inner: Request,
     ) -> Option<(Request, Response)> {
+        if live.turns_away(&inner, &self.shared.ledger) {
+            let refused = Response::unstored(rcode::REFUSED, ExtendedError::Prohibited);
+            return Some((inner, refused));
+        }
         let waiting = query.waiting.of_inner(&query.request);
         let inner = self.ask_from_the_top(live, inner, waiting).await.ok()?;
         match inner.state {
             State::Response(found) => Some((inner.request, found)),
             _ => None,
         }
-    }
-}
-
-/// The response for a target that this client may not ask for.
-fn prohibited() -> Response {
-    Response {
-        store: false,
-        ..Response::error(rcode::REFUSED, ExtendedError::Prohibited)
     }
 }
 

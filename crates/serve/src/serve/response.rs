@@ -79,6 +79,14 @@ impl Response {
         }
     }
 
+    /// The same, but about the moment or this client alone: no cache may keep it.
+    pub(crate) fn unstored(rcode: u16, error: ExtendedError) -> Response {
+        Response {
+            store: false,
+            ..Response::error(rcode, error)
+        }
+    }
+
     /// Creates a response with this answer.
     pub fn answer(answer: Arc<Answer>, origin: Origin, authoritative: bool) -> Response {
         let (rcode, error) = (answer.rcode, answer.error);
@@ -115,23 +123,15 @@ impl Response {
                 content: Content::Verbatim(message),
                 origin: Origin::Upstream,
                 error: None,
-                store: false,
-                ..Response::error(rcode::NOERROR, ExtendedError::Other)
+                ..Response::unstored(rcode::NOERROR, ExtendedError::Other)
             },
-            Resolution::Failed { error, local } => Response::unresolved(error, local),
+            // RFC 9520 section 2: only failures of the resolution itself are cached.
+            Resolution::Failed { error, local: true } => Response::unstored(rcode::SERVFAIL, error),
+            Resolution::Failed { error, local: false } => Response::error(rcode::SERVFAIL, error),
             // As if no stage were left. Aliases have been followed before.
             Resolution::NotMine | Resolution::Alias(_) => {
                 Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)
             }
-        }
-    }
-
-    /// The response if no source has an answer; `local`: because one of the proxy's own limits was reached.
-    pub(crate) fn unresolved(error: ExtendedError, local: bool) -> Response {
-        Response {
-            // RFC 9520 section 2: only failures of the resolution itself are cached.
-            store: !local,
-            ..Response::error(rcode::SERVFAIL, error)
         }
     }
 
@@ -215,10 +215,7 @@ impl Response {
     ) {
         if let Content::Verbatim(message) = &self.content {
             if changes_signed(edit, message, self.rcode, datagram) {
-                *self = Response {
-                    store: false,
-                    ..Response::error(rcode::REFUSED, ExtendedError::Other)
-                };
+                *self = Response::unstored(rcode::REFUSED, ExtendedError::Other);
             }
             return;
         }

@@ -65,10 +65,7 @@ impl State {
     /// The response after a filter failed. That says nothing about the name, so it is not cached (RFC 9520
     /// section 2).
     pub(super) fn failed(rcode: u16) -> State {
-        State::Response(Response {
-            store: false,
-            ..Response::error(rcode, ExtendedError::Other)
-        })
+        State::Response(Response::unstored(rcode, ExtendedError::Other))
     }
 
     /// Takes what a query waits for, if it waits; the query is then gone until its state is set again.
