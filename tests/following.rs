@@ -197,6 +197,56 @@ fn an_alias_into_a_zone_of_some_clients_is_cached_for_none() {
     }
 }
 
+/// It fails, and like other failures it is cached (RFC 9520 section 3.2).
+#[test]
+fn a_loop_of_aliases_is_followed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let looping = |zone: &str, to: &str| {
+        let text = served(folder.path(), zone, &format!("loop CNAME loop.{to}.\n"));
+        text.replace("{ file", "{ cache { failure \"5m\" }; file")
+    };
+    let text = looping("one.example", "two.example") + &looping("two.example", "one.example");
+    let proxy = Proxy::start(&text);
+    let misses = || proxy.metrics().sum("dnsweir_cache_misses_total", &[]);
+    assert_eq!(proxy.query("loop.one.example", "A").rcode(), "SERVFAIL");
+    // Once around, as far as where it began.
+    let once = misses();
+    assert!(once <= 4.0, "{once}");
+    for name in ["loop.one.example", "loop.two.example"] {
+        assert_eq!(proxy.query(name, "A").rcode(), "SERVFAIL");
+        assert_eq!(misses(), once, "{name}");
+    }
+}
+
+/// Other clients are not led back.
+#[test]
+fn a_loop_for_some_clients_is_cached_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let shop = served(folder.path(), "shop.example", "db CNAME db.corp.example.\n");
+    let shop = shop.replace("{ file", "{ cache; file");
+    fs::create_dir(folder.path().join("inside")).unwrap();
+    let inside = served(
+        &folder.path().join("inside"),
+        "corp.example",
+        "db CNAME db.shop.example.\n",
+    );
+    let inside = inside.replace("{ file", "{ from \"127.0.0.2\"; cache; file");
+    let outside = served(folder.path(), "corp.example", "db A 192.0.2.1\n");
+    let proxy = Proxy::start(&format!("{shop}{inside}{outside}"));
+    let query = Message::query("db.shop.example", "A");
+    let asked_by = |number| ask_from([127, 0, 0, number].into(), proxy.address, &query);
+    for _ in 0..2 {
+        assert_eq!(asked_by(2).rcode(), "SERVFAIL");
+        assert_eq!(
+            asked_by(3).answers(),
+            [
+                "db.shop.example. CNAME db.corp.example.",
+                "db.corp.example. A 192.0.2.1"
+            ]
+        );
+    }
+}
+
 /// `clients` of a zone hold for those that come by an alias, too: they get the alias alone.
 #[test]
 fn an_alias_is_no_way_around_the_clients_of_a_zone() {

@@ -58,11 +58,16 @@ impl Worker {
         lead: &Lead,
     ) -> Option<Response> {
         let request = &query.request;
+        let comes_back = query.waiting.comes_back(request);
         // Nested lists would multiply the cost of a query, so only the first alias may have several targets.
-        if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
+        if comes_back.is_some() || request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
-            // That says nothing about this name, only about the aliases that led to it.
-            return Some(Response::unstored(rcode::SERVFAIL, ExtendedError::Other));
+            return Some(match comes_back {
+                // As for every client that asks for a name of the loop.
+                Some(true) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+                // That says nothing about this name, only about the aliases that led to it.
+                _ => Response::unstored(rcode::SERVFAIL, ExtendedError::Other),
+            });
         }
         let mut targets = targets.iter();
         let (target, inner, found) = loop {
@@ -117,7 +122,7 @@ impl Worker {
             let refused = Response::unstored(rcode::REFUSED, ExtendedError::Prohibited);
             return Some((inner, refused));
         }
-        let waiting = query.waiting.of_inner(&query.request);
+        let waiting = query.waiting.of_inner(live, &query.request);
         let inner = self.ask_from_the_top(live, inner, waiting).await.ok()?;
         match inner.state {
             State::Response(found) => Some((inner.request, found)),

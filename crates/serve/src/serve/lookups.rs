@@ -107,7 +107,7 @@ impl Worker {
         let until = own.map_or(until, |sooner| sooner.min(until));
         let (mut slots, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
         for lookup in &ask.lookups {
-            let inner = self.lookup(query, lookup, until).filter(|_| held.is_some());
+            let inner = self.lookup(live, query, lookup, until).filter(|_| held.is_some());
             request.trace(|| explain::lookup(request, lookup, inner.is_some()));
             slots.push(match inner {
                 Some((inner, waiting)) => {
@@ -140,7 +140,13 @@ impl Worker {
     }
 
     /// The internal query for a lookup; `None` if a limit forbids it.
-    fn lookup(&self, query: &Query, lookup: &Lookup, until: Instant) -> Option<(Request, Waiting)> {
+    fn lookup(
+        &self,
+        live: &Live,
+        query: &Query,
+        lookup: &Lookup,
+        until: Instant,
+    ) -> Option<(Request, Waiting)> {
         let request = &query.request;
         let made = query.waiting.lookups_made();
         if request.depth >= DEPTH || made.get() >= LOOKUPS {
@@ -162,7 +168,7 @@ impl Worker {
         let waiting = Waiting {
             place: Some(place),
             until: Some(until),
-            ..query.waiting.of_inner(request)
+            ..query.waiting.of_inner(live, request)
         };
         Some((inner, waiting))
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::iter::successors;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -59,6 +60,17 @@ pub(super) struct Waiting {
     pub until: Option<Instant>,
     /// How many lookups were made for the client's query; set by the first.
     pub lookups: OnceCell<Rc<Cell<u8>>>,
+    /// The internal queries that led to this one.
+    pub trail: Option<Rc<Trail>>,
+}
+
+/// An internal query that led to another one, and those before it.
+pub(super) struct Trail {
+    /// Where it was then: the hash of its question, its pipeline and its stage.
+    at: (u64, usize, usize),
+    /// Whether all clients get the same answer to it.
+    alike: bool,
+    before: Option<Rc<Trail>>,
 }
 
 /// The recipient of a query's result.
@@ -93,12 +105,32 @@ impl Waiting {
     }
 
     /// The state of a query that is made for this waiting one.
-    pub(super) fn of_inner(&self, request: &Request) -> Waiting {
+    pub(super) fn of_inner(&self, live: &Live, request: &Request) -> Waiting {
+        let step = || {
+            Rc::new(Trail {
+                at: place(request),
+                alike: live.answers_alike(request),
+                before: self.trail.clone(),
+            })
+        };
         Waiting {
             place: self.place.clone(),
             until: self.until(request),
             lookups: OnceCell::from(Rc::clone(self.lookups_made())),
+            // A client's query does not count: sources may answer it otherwise than ours.
+            trail: (request.depth > 0).then(step),
         }
+    }
+
+    /// Whether aliases have led a query back to where it was before; if so, whether they do for all clients.
+    pub(super) fn comes_back(&self, request: &Request) -> Option<bool> {
+        let mut trail = successors(self.trail.as_deref(), |trail| trail.before.as_deref());
+        let (at, mut alike) = (place(request), true);
+        let before = trail.find(|trail| {
+            alike &= trail.alike;
+            trail.at == at
+        });
+        before.map(|_| alike)
     }
 
     /// Resolves when another query has taken its place.
@@ -108,6 +140,11 @@ impl Waiting {
             None => Poll::Pending,
         }
     }
+}
+
+/// Where a query is: the hash of its question, its pipeline and its stage.
+fn place(request: &Request) -> (u64, usize, usize) {
+    (request.hash, request.pipeline, request.stage)
 }
 
 /// The number of replies owed.
