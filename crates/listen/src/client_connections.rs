@@ -178,10 +178,7 @@ impl ClientConnections {
 
     /// Whether a client still waits for a reply, or has not taken all of one.
     pub fn owe_replies(&self) -> bool {
-        let table = self.table.lock();
-        let owes =
-            |connection: &Arc<ClientConnection>| connection.owed.load(Relaxed) || connection.unsent() > 0;
-        table.staying().any(owes)
+        self.table.lock().staying().any(|connection| connection.owes())
     }
 
     /// Adds a connection accepted at `now`. Where there is no room, the connection that has been quiet
@@ -331,6 +328,8 @@ pub struct ClientConnection {
     quiet_since: AtomicU64,
     /// Whether the client waits for an upstream.
     owed: AtomicBool,
+    /// Whether its stream buffers replies that have not left yet.
+    unflushed: AtomicBool,
     closed: AtomicBool,
     /// Notified when there is something to send, or when it was dismissed.
     wake: Notify,
@@ -356,6 +355,7 @@ impl ClientConnection {
             octets: AtomicUsize::new(0),
             quiet_since: AtomicU64::new(now.as_micros()),
             owed: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             wake: Notify::new(),
             server_name: OnceLock::new(),
@@ -432,6 +432,21 @@ impl ClientConnection {
     /// Records whether the client waits for an upstream.
     pub fn owe(&self, owed: bool) {
         self.owed.store(owed, Relaxed);
+    }
+
+    /// Records whether its stream buffers replies that have not left yet.
+    pub(crate) fn set_unflushed(&self, unflushed: bool) {
+        self.unflushed.store(unflushed, Relaxed);
+    }
+
+    /// Returns whether its stream buffers replies that have not left yet.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.unflushed.load(Relaxed)
+    }
+
+    /// Whether the client waits for a reply, or has not taken all of one.
+    fn owes(&self) -> bool {
+        self.owed.load(Relaxed) || self.unsent() > 0 || self.is_unflushed()
     }
 
     /// Returns whether the client has to take replies before its next query is read, because this

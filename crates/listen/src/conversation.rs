@@ -24,6 +24,7 @@ use super::client_connections::ClientConnection;
 use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
 use super::outbox::{Outbox, Owed, Sequence, UNSENT};
 use super::service::Service;
+use super::write_through::WriteThrough;
 use crate::datagrams::BATCH;
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::Transport;
@@ -79,6 +80,7 @@ pub async fn converse(
         limit: MESSAGE_MAXIMUM,
         keepalive: None,
     };
+    let stream = WriteThrough::new(stream, connection);
     let mut conversation = Conversation::new(worker, stream, client, Arc::clone(connection));
     let mut stopping = pin!(async { drop(stop.wait_for(|stopping| *stopping).await) });
     let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
@@ -241,7 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.took(written?);
             return Poll::Ready(Ok(false));
         }
-        if let Poll::Ready(flushed) = self.owed.poll_flush(Pin::new(&mut self.stream), context) {
+        if self.owed.connection.is_unflushed()
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context)
+        {
             return Poll::Ready(flushed.map(|()| false));
         }
         if self.read_all || self.owed.is_crowded() {

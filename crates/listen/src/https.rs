@@ -28,6 +28,7 @@ use super::exchange::{Exchange, HEAD_OCTETS, Over, PIECE};
 use super::secured::HTTP2;
 use super::service::Service;
 use super::tls::shake_hands;
+use super::write_through::WriteThrough;
 use crate::dns::Transport;
 
 /// Concurrent requests per connection (RFC 9113 section 6.5.2 recommends no fewer).
@@ -83,7 +84,7 @@ async fn converse(
     ));
     let answering = Rc::clone(&exchange);
     let answer = service_fn(move |request| Rc::clone(&answering).answer(request));
-    let stream = TokioIo::new(stream);
+    let stream = TokioIo::new(WriteThrough::new(stream, connection));
     if is_http2 {
         let mut http = http2::Builder::new(Local);
         http.timer(TokioTimer::new())

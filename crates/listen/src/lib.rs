@@ -28,6 +28,7 @@ mod tcp;
 mod tls;
 mod udp;
 mod unproven;
+mod write_through;
 
 use std::cell::RefCell;
 use std::io;

@@ -31,8 +31,6 @@ pub struct Owed {
     pads: bool,
     /// Number of queries without a reply.
     outstanding: Cell<usize>,
-    /// Whether the stream may still buffer some of what was written.
-    unflushed: Cell<bool>,
     /// Wakes tasks that wait for the client to take replies.
     taken: Notify,
     /// Whether the conversation is over, so that nothing is written any more.
@@ -49,7 +47,6 @@ impl Owed {
             connection,
             worker,
             outstanding: Cell::new(0),
-            unflushed: Cell::new(false),
             taken: Notify::new(),
             ended: Cell::new(false),
             aborted: Cell::new(false),
@@ -79,36 +76,18 @@ impl Owed {
 
     /// Returns whether there is nothing to send now.
     pub(crate) fn is_sent(&self) -> bool {
-        self.connection.unsent() == 0 && !self.unflushed.get()
+        self.connection.unsent() == 0 && !self.connection.is_unflushed()
     }
 
     /// Writes kept replies to the stream; returns how many bytes it took.
     pub(crate) fn poll_write(
         &self,
-        mut stream: Pin<&mut impl AsyncWrite>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(self.connection.poll_write(stream.as_mut(), context))?;
-        self.unflushed.set(true);
-        self.taken.notify_waiters();
-        match self.poll_flush(stream, context) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            _ => Poll::Ready(Ok(written)),
-        }
-    }
-
-    /// Flushes the stream, if it may buffer something. Otherwise stays pending.
-    pub(crate) fn poll_flush(
-        &self,
         stream: Pin<&mut impl AsyncWrite>,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.unflushed.get() {
-            return Poll::Pending;
-        }
-        let flushed = stream.poll_flush(context);
-        self.unflushed.set(flushed.is_pending());
-        flushed
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(self.connection.poll_write(stream, context))?;
+        self.taken.notify_waiters();
+        Poll::Ready(Ok(written))
     }
 }
 
@@ -181,11 +160,9 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
                 .stream
                 .as_mut()
                 .poll_write(&mut context, &self.replies[..self.filled]);
+            // An error surfaces when the connection's task continues.
             if let Poll::Ready(Ok(count)) = written {
                 at = count;
-                self.owed.unflushed.set(true);
-                // An error surfaces when the connection's task continues.
-                let _ = self.owed.poll_flush(self.stream.as_mut(), &mut context);
             }
         }
         if at < self.filled {

@@ -65,6 +65,29 @@ fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
     });
 }
 
+/// Otherwise a stop would cut them.
+#[test]
+fn replies_are_owed_while_a_stream_buffers_them() {
+    LocalRuntime::new().unwrap().block_on(async {
+        let (service, connections, _stopping) = service();
+        let client = SocketAddr::new(LISTENER.ip(), 40_000);
+        let connection = connections.open(client.ip(), Uptime::START).unwrap();
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);
+        let asking = async {
+            let query = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
+            theirs.write_all(query).await.unwrap();
+            let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
+            assert!(connection.unsent() == 0 && connections.owe_replies());
+            theirs.read_exact(&mut reply).await.unwrap();
+            yield_now().await;
+            assert!(!connections.owe_replies());
+            theirs.shutdown().await.unwrap();
+        };
+        tokio::join!(conversation, asking).1
+    });
+}
+
 /// A reply that ends can make room for queries that were read before, while the client sends more.
 #[test]
 fn what_was_read_before_is_answered_before_more_is_read() {
