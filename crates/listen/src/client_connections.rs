@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -83,6 +83,10 @@ pub struct ClientConnections {
     pub(super) unproven: AtomicUsize,
     /// Counters by [`Handshake`].
     handshakes: [AtomicU64; Handshake::ALL.len()],
+    /// Whether anything waits until connections are settled.
+    ending: AtomicBool,
+    /// Notified then whenever one may be.
+    settling: Notify,
 }
 
 #[derive(Default)]
@@ -176,9 +180,25 @@ impl ClientConnections {
         self.handshakes[handshake as usize].load(Relaxed)
     }
 
-    /// Whether a client still waits for a reply, or has not taken all of one.
-    pub fn owe_replies(&self) -> bool {
-        self.table.lock().staying().any(|connection| connection.owes())
+    /// Resolves when no client waits for a reply any more, or has any left to take. To be called at the end.
+    pub async fn settled(&self) {
+        self.ending.store(true, SeqCst);
+        loop {
+            let owing = self.owing();
+            if owing.is_empty() {
+                return;
+            }
+            for connection in owing {
+                connection.settled().await;
+            }
+        }
+    }
+
+    /// The connections whose clients wait for a reply, or have not taken all of one.
+    fn owing(&self) -> Vec<Arc<ClientConnection>> {
+        let table = self.table.lock();
+        let owing = table.staying().filter(|connection| connection.owes());
+        owing.cloned().collect()
     }
 
     /// Adds a connection accepted at `now`. Where there is no room, the connection that has been quiet
@@ -384,7 +404,7 @@ impl ClientConnection {
 
     /// Dismisses it, and frees what it holds; false if it was dismissed before.
     fn close(&self) -> bool {
-        if self.closed.swap(true, Relaxed) {
+        if self.closed.swap(true, SeqCst) {
             return false;
         }
         self.change(|held| *held = Buffers::default());
@@ -394,12 +414,12 @@ impl ClientConnection {
 
     /// Returns the bytes it holds.
     pub fn octets(&self) -> usize {
-        self.octets.load(Acquire)
+        self.octets.load(SeqCst)
     }
 
     /// Returns whether it was dismissed.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed)
+        self.closed.load(SeqCst)
     }
 
     /// Resolves when there is something to send, or when it was dismissed.
@@ -431,22 +451,47 @@ impl ClientConnection {
 
     /// Records whether the client waits for an upstream.
     pub fn owe(&self, owed: bool) {
-        self.owed.store(owed, Relaxed);
+        self.owed.store(owed, SeqCst);
+        self.settle();
     }
 
     /// Records whether its stream buffers replies that have not left yet.
     pub(crate) fn set_unflushed(&self, unflushed: bool) {
-        self.unflushed.store(unflushed, Relaxed);
+        // It seldom changes.
+        if self.is_unflushed() != unflushed {
+            self.unflushed.store(unflushed, SeqCst);
+            self.settle();
+        }
     }
 
     /// Returns whether its stream buffers replies that have not left yet.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.unflushed.load(Relaxed)
+        self.unflushed.load(SeqCst)
     }
 
     /// Whether the client waits for a reply, or has not taken all of one.
     fn owes(&self) -> bool {
-        self.owed.load(Relaxed) || self.unsent() > 0 || self.is_unflushed()
+        self.owed.load(SeqCst) || self.unsent() > 0 || self.is_unflushed()
+    }
+
+    /// Resolves when the client has no reply to wait for or to take any more, or the connection was dismissed.
+    async fn settled(&self) {
+        loop {
+            // From here on, no notification is missed.
+            let settling = self.all.settling.notified();
+            if self.is_closed() || !self.owes() {
+                return;
+            }
+            settling.await;
+        }
+    }
+
+    /// Has what waits until connections are [settled](ClientConnections::settled) look at this one again.
+    fn settle(&self) {
+        // The change is stored before this is read. Who waits stores this before it reads what has changed.
+        if self.all.ending.load(SeqCst) {
+            self.all.settling.notify_waiters();
+        }
     }
 
     /// Returns whether the client has to take replies before its next query is read, because this
@@ -549,11 +594,13 @@ impl ClientConnection {
         }
         let after = held.octets();
         // Who sees it hold nothing also sees why.
-        let before = self.octets.swap(after, Release);
+        let before = self.octets.swap(after, SeqCst);
         for total in [&self.client.octets, &self.all.octets] {
             // Wraps, which subtracts if `after` is smaller.
             total.fetch_add(after.wrapping_sub(before), Relaxed);
         }
+        drop(held);
+        self.settle();
         changed
     }
 

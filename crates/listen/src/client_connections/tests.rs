@@ -1,4 +1,8 @@
+use tokio::runtime::LocalRuntime;
+use tokio::task::{spawn_local, yield_now};
+
 use super::*;
+
 fn all(options: &str, connections: usize) -> Arc<ClientConnections> {
     let text = format!("listen \"127.0.0.1\" {{ {options} }}\nzone \".\" {{ forward \"192.0.2.1\" }}");
     let config = crate::config::parse("test", &text, std::path::Path::new("/"), &[]).unwrap();
@@ -59,6 +63,37 @@ fn memory_is_never_more_than_it_may_be() {
         all.close(connection, None);
     }
     assert_eq!((all.octets(), all.connections()), (0, 0));
+}
+
+/// The connections wake it: there is no timer.
+#[test]
+fn an_end_waits_for_replies_to_come_and_to_be_taken() {
+    LocalRuntime::new().unwrap().block_on(async {
+        let all = all("", 10);
+        let [takes, waits, buffers, leaves] =
+            [1, 2, 3, 4].map(|client| open(&all, &format!("10.0.0.{client}"), 1));
+        assert!(takes.reply(1, b"reply".to_vec()));
+        waits.owe(true);
+        buffers.set_unflushed(true);
+        leaves.push(&[b"reply"]);
+        let ending = Arc::clone(&all);
+        let settled = spawn_local(async move { ending.settled().await });
+        let steps: [&dyn Fn(); 5] = [
+            &|| all.close(&leaves, None),
+            &|| buffers.set_unflushed(false),
+            &|| assert!(waits.reply(1, b"reply".to_vec())),
+            &|| waits.owe(false),
+            &|| assert!(waits.piece(1, 100).is_some()),
+        ];
+        for step in steps {
+            yield_now().await;
+            step();
+        }
+        yield_now().await;
+        assert!(!settled.is_finished());
+        takes.piece(1, 100);
+        settled.await.unwrap();
+    });
 }
 
 #[test]

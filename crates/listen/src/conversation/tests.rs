@@ -78,10 +78,13 @@ fn replies_are_owed_while_a_stream_buffers_them() {
             let query = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
             theirs.write_all(query).await.unwrap();
             let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
-            assert!(connection.unsent() == 0 && connections.owe_replies());
+            tokio::select! {
+                biased;
+                () = connections.settled() => panic!("the client has only begun to take it"),
+                () = yield_now() => assert_eq!(connection.unsent(), 0),
+            }
             theirs.read_exact(&mut reply).await.unwrap();
-            yield_now().await;
-            assert!(!connections.owe_replies());
+            connections.settled().await;
             theirs.shutdown().await.unwrap();
         };
         tokio::join!(conversation, asking).1

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::thread::CpuSet;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
@@ -19,8 +19,7 @@ use crate::listen::{Address, Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
 
-/// How often a stop looks whether clients have taken their replies, and for how long at most.
-const LOOK: Duration = Duration::from_millis(5);
+/// The longest time that a stop waits for clients to take their replies.
 const TAKING: Duration = Duration::from_secs(1);
 
 /// A generation for one worker, ready so that nothing can fail any more.
@@ -383,12 +382,7 @@ impl Work {
             }
             self.worker.drained().await;
             // A client that does not read must not hold the others up.
-            let taken = async {
-                while connections.owe_replies() {
-                    sleep(LOOK).await;
-                }
-            };
-            let _ = timeout(TAKING, taken).await;
+            let _ = timeout(TAKING, connections.settled()).await;
         };
         if timeout(within, ended).await.is_err() {
             tracing::warn!(worker = self.index, "queries in flight were abandoned");
