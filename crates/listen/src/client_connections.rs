@@ -4,6 +4,7 @@
 //! Any thread can free what a connection holds, immediately. So the bound on total memory is enforced at the
 //! moment it would be exceeded, not when the connection's worker gets to it.
 
+mod largest;
 mod quiet;
 
 use std::collections::HashMap;
@@ -23,7 +24,9 @@ use tokio::sync::Notify;
 use super::bounds::{Bounds, CloseReason};
 use super::buffers::Buffers;
 use super::framing::missing;
+use super::handshake::Handshake;
 use crate::config::Listen;
+use largest::{Holding, Largest};
 use quiet::{Now, Quiet};
 
 /// Descriptors beyond the connection limit, for connections that were dismissed but have not closed yet.
@@ -32,43 +35,6 @@ pub const LEAVING: usize = 64;
 /// One client may hold at most this fraction of all memory. Beyond it, none of its connections is read until
 /// it has taken its replies.
 const SHARE: usize = 4;
-
-/// The outcome of a TLS handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handshake {
-    /// A new session.
-    Full,
-    /// A resumed session.
-    Resumed,
-    /// Either of these: QUIC does not say which.
-    Unknown,
-    /// The handshake failed or timed out.
-    Failed,
-    /// Not started: a QUIC client has to prove its address first.
-    Retried,
-}
-
-impl Handshake {
-    /// All variants.
-    pub const ALL: [Handshake; 5] = [
-        Handshake::Full,
-        Handshake::Resumed,
-        Handshake::Unknown,
-        Handshake::Failed,
-        Handshake::Retried,
-    ];
-
-    /// Returns its label in `/metrics`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Handshake::Full => "full",
-            Handshake::Resumed => "resumed",
-            Handshake::Unknown => "unknown",
-            Handshake::Failed => "failed",
-            Handshake::Retried => "retried",
-        }
-    }
-}
 
 /// All connections of clients.
 #[derive(Default)]
@@ -89,15 +55,20 @@ pub struct ClientConnections {
     settling: Notify,
 }
 
+/// Connections by serial number.
+type Connections = HashMap<u64, Arc<ClientConnection>>;
+
 #[derive(Default)]
 struct Table {
     /// Serial number of the next connection.
     next: u64,
-    connections: HashMap<u64, Arc<ClientConnection>>,
+    connections: Connections,
     /// How many of them were dismissed and have not closed yet.
     leaving: usize,
     quiet: Quiet,
     clients: HashMap<IpAddr, Client>,
+    /// Clients by what they hold.
+    largest: Largest<IpAddr>,
 }
 
 /// A client with connections.
@@ -106,6 +77,8 @@ struct Client {
     usage: Arc<ClientUsage>,
     /// Its own ones.
     quiet: Quiet,
+    /// The same by what they hold.
+    largest: Largest<u64>,
 }
 
 /// What all connections of one client share.
@@ -113,8 +86,8 @@ struct Client {
 struct ClientUsage {
     /// How many were not dismissed.
     connections: AtomicUsize,
-    /// Bytes that they hold.
-    octets: AtomicUsize,
+    /// What they hold.
+    holding: Holding,
 }
 
 /// Returns the unit that counts as one client: an IPv4 address, or an IPv6 /64 network, since a host can use
@@ -157,7 +130,7 @@ impl ClientConnections {
 
     /// Returns the bytes that connections hold.
     pub fn octets(&self) -> usize {
-        self.octets.load(Relaxed)
+        self.octets.load(SeqCst)
     }
 
     /// Returns the bytes that connections may hold.
@@ -239,21 +212,10 @@ impl ClientConnections {
         table.forget(connection.network);
     }
 
-    /// Closes connections until memory is within bounds: the largest one of the client that holds most.
+    /// Closes connections until memory is within bounds: the largest one of the client that holds most. If none
+    /// holds anything, another thread has just done it.
     fn make_room(&self) {
-        while self.octets() > self.octets_maximum() {
-            let mut table = self.table.lock();
-            let most = table
-                .staying()
-                .filter(|connection| connection.octets() > 0)
-                .max_by_key(|connection| (connection.client.octets.load(Relaxed), connection.octets()))
-                .map(Arc::clone);
-            match most {
-                Some(connection) => table.dismiss(&connection, Some(CloseReason::Memory)),
-                // Another thread has just done it.
-                None => return,
-            }
-        }
+        while self.octets() > self.octets_maximum() && self.table.lock().close_largest() {}
     }
 }
 
@@ -287,6 +249,32 @@ impl Table {
             client.quiet.add(serial, now, before, look);
         }
         self.connections.insert(serial, Arc::clone(connection));
+    }
+
+    /// Enters a connection and its client among the largest, as far as they have grown.
+    fn enter(&mut self, connection: &ClientConnection) {
+        let client = &connection.client;
+        let of_client = |network: IpAddr| Some(&self.clients.get(&network)?.usage.holding);
+        self.largest
+            .enter(connection.network, &client.holding, self.clients.len(), of_client);
+        let count = client.connections.load(Relaxed);
+        let of_connection = |serial: u64| holding(&self.connections, serial);
+        if let Some(client) = self.clients.get_mut(&connection.network) {
+            client
+                .largest
+                .enter(connection.serial, &connection.holding, count, of_connection);
+        }
+    }
+
+    /// Closes the largest connection of the client that holds most; false if none holds anything.
+    fn close_largest(&mut self) -> bool {
+        let most = self
+            .largest
+            .first(|network| Some(&self.clients.get(&network)?.usage.holding));
+        let client = most.and_then(|network| self.clients.get_mut(&network));
+        let of_connection = |serial: u64| holding(&self.connections, serial);
+        let largest = client.and_then(|client| client.largest.first(of_connection));
+        self.dismiss_for(largest, CloseReason::Memory)
     }
 
     /// Closes the connection that has been quiet longest; false if there is none.
@@ -323,14 +311,21 @@ impl Table {
 }
 
 /// The connection with this number, unless it has ended or was dismissed.
-fn look(connections: &HashMap<u64, Arc<ClientConnection>>, serial: u64) -> Option<Now> {
-    let connection = connections
-        .get(&serial)
-        .filter(|connection| !connection.is_closed())?;
+fn open(connections: &Connections, serial: u64) -> Option<&ClientConnection> {
+    let connection: &ClientConnection = connections.get(&serial)?;
+    (!connection.is_closed()).then_some(connection)
+}
+
+fn look(connections: &Connections, serial: u64) -> Option<Now> {
+    let connection = open(connections, serial)?;
     Some(Now {
         quiet_since: connection.quiet_since(),
         waits: connection.owed.load(Relaxed),
     })
+}
+
+fn holding(connections: &Connections, serial: u64) -> Option<&Holding> {
+    Some(&open(connections, serial)?.holding)
 }
 
 /// One connection of a client. Any thread may free what it holds.
@@ -343,7 +338,7 @@ pub struct ClientConnection {
     /// What it shares with the client's other connections.
     client: Arc<ClientUsage>,
     held: Mutex<Buffers>,
-    octets: AtomicUsize,
+    holding: Holding,
     /// When the last complete query or reply passed, in microseconds of the workers' clock.
     quiet_since: AtomicU64,
     /// Whether the client waits for an upstream.
@@ -372,7 +367,7 @@ impl ClientConnection {
             network,
             client,
             held: Mutex::default(),
-            octets: AtomicUsize::new(0),
+            holding: Holding::default(),
             quiet_since: AtomicU64::new(now.as_micros()),
             owed: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
@@ -414,7 +409,7 @@ impl ClientConnection {
 
     /// Returns the bytes it holds.
     pub fn octets(&self) -> usize {
-        self.octets.load(SeqCst)
+        self.holding.octets()
     }
 
     /// Returns whether it was dismissed.
@@ -502,7 +497,7 @@ impl ClientConnection {
         }
         let share = self.all.octets_maximum() / SHARE;
         let unsent = self.held.lock().unsent();
-        unsent >= unsent_maximum || (unsent > 0 && self.client.octets.load(Relaxed) >= share)
+        unsent >= unsent_maximum || (unsent > 0 && self.client.holding.octets() >= share)
     }
 
     /// Returns the bytes of replies that are not written yet.
@@ -592,16 +587,31 @@ impl ClientConnection {
         if self.closed.load(Relaxed) {
             *held = Buffers::default();
         }
-        let after = held.octets();
         // Who sees it hold nothing also sees why.
-        let before = self.octets.swap(after, SeqCst);
-        for total in [&self.client.octets, &self.all.octets] {
-            // Wraps, which subtracts if `after` is smaller.
-            total.fetch_add(after.wrapping_sub(before), Relaxed);
-        }
+        let is_outgrown = self.account(held.octets());
         drop(held);
+        if is_outgrown {
+            self.all.table.lock().enter(self);
+        }
         self.settle();
         changed
+    }
+
+    /// Records what it holds; returns whether it or its client has outgrown its entry. The totals never exceed
+    /// what connections hold: whoever makes room finds a connection.
+    fn account(&self, after: usize) -> bool {
+        let (client, before) = (&self.client.holding, self.octets());
+        if let Some(more) = after.checked_sub(before) {
+            self.holding.grow(more);
+            client.grow(more);
+            self.all.octets.fetch_add(more, SeqCst);
+            return more > 0 && (self.holding.is_outgrown() || client.is_outgrown());
+        }
+        let less = before - after;
+        self.all.octets.fetch_sub(less, SeqCst);
+        client.shrink(less);
+        self.holding.shrink(less);
+        false
     }
 
     /// Writes unsent replies to the stream; returns how many bytes it took.

@@ -18,6 +18,7 @@ mod conversation;
 mod exchange;
 #[doc(hidden)]
 pub mod framing;
+mod handshake;
 mod https;
 mod outbox;
 mod quic;
@@ -53,7 +54,8 @@ use service::Service;
 
 pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port, in_use, reaches_nobody};
 pub use bounds::CloseReason;
-pub use client_connections::{ClientConnections, Handshake, LEAVING, client_network};
+pub use client_connections::{ClientConnections, LEAVING, client_network};
+pub use handshake::Handshake;
 pub use service::Limits;
 pub use switch::{Switch, steer};
 

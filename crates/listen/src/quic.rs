@@ -20,9 +20,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::accept::Open;
 use super::bounds::CloseReason;
-use super::client_connections::{ClientConnection, ClientConnections, Handshake};
+use super::client_connections::{ClientConnection, ClientConnections};
 use super::exchange::{Asked, Exchange, Over, PIECE, Unanswered};
 use super::framing::PREFIX;
+use super::handshake::Handshake;
 use super::secured::WINDOW;
 use super::service::Service;
 use super::unproven::Unproven;

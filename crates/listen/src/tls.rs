@@ -14,8 +14,9 @@ use tokio_rustls::server::TlsStream;
 
 use super::accept::{Accepted, serve_each};
 use super::bounds::CloseReason;
-use super::client_connections::{ClientConnection, Handshake};
+use super::client_connections::ClientConnection;
 use super::conversation::converse;
+use super::handshake::Handshake;
 use super::service::Service;
 use crate::dns::Transport;
 

@@ -130,6 +130,42 @@ fn the_client_that_holds_most_loses_a_connection() {
     );
 }
 
+/// Whoever grows, shrinks, ends or comes, it is the same as if all were looked at.
+#[test]
+fn the_largest_of_the_client_that_holds_most_gives_way() {
+    const CLIENTS: usize = 12;
+    let all = all("tcp-memory \"1MiB\"", 1000);
+    let open_one = |at: usize| open(&all, &format!("10.0.0.{}", at % CLIENTS), 1);
+    let mut connections: Vec<_> = (0..10 * CLIENTS).map(open_one).collect();
+    let mut held = vec![0; connections.len()];
+    let mut dice = 0x9e37_79b9_u32;
+    for _ in 0..1500 {
+        dice ^= dice << 13;
+        dice ^= dice >> 17;
+        dice ^= dice << 5;
+        let at = dice as usize % connections.len();
+        // No two of a client hold the same.
+        held[at] = 100 * (dice as usize >> 8 & 511) + at % 100;
+        connections[at].reply(1, vec![0; held[at]]);
+        let mut closed = Vec::new();
+        while held.iter().sum::<usize>() > 1 << 20 {
+            let of_client = |at: usize| held.iter().skip(at % CLIENTS).step_by(CLIENTS).sum::<usize>();
+            let gives_way = (0..held.len()).max_by_key(|&at| (of_client(at), held[at]));
+            closed.extend(gives_way);
+            gives_way.into_iter().for_each(|at| held[at] = 0);
+        }
+        for (at, connection) in connections.iter().enumerate() {
+            assert_eq!(connection.is_closed(), closed.contains(&at));
+            assert_eq!(connection.octets(), held[at]);
+        }
+        for at in closed {
+            all.close(&connections[at], None);
+            connections[at] = open_one(at);
+        }
+    }
+    assert!(all.closed(CloseReason::Memory) > 100);
+}
+
 #[test]
 fn streams_hold_what_came_and_what_is_not_taken() {
     let all = all("tcp-memory \"1MiB\"", 100);
