@@ -1,9 +1,10 @@
 //! A reply to a client: written into the caller's buffer, in place, without allocating.
 
 use super::edns::Opt;
+use super::name::{self, Name};
 use super::query::{Query, Unanswerable};
 use super::records::{self, Section, Walk};
-use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, rtype, u16_at, u32_at};
+use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
 
 /// The client's side of a reply: what the message must repeat and may not exceed.
 #[derive(Debug, Clone, Copy)]
@@ -247,21 +248,25 @@ fn finish_opt(
 /// answers, authority records or the glue of a referral are missing.
 fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (usize, [u16; 3], bool) {
     let mut walk = Walk::new(message, question_end, counts);
+    let qtype = u16_at(message, question_end - QUESTION_TAIL);
     let mut kept = [0; 3];
     let mut end = question_end;
-    let (mut has_servers, mut is_final) = (false, false);
+    let (mut servers, mut target, mut is_final) = (None, None, false);
     while let Some(Ok(record)) = walk.next() {
         if walk.position() > room {
             // RFC 9471 section 3.1. Whether the missing addresses lie below the cut is not looked at: asking
             // again over TCP is never wrong.
-            let refers = has_servers && !is_final;
+            let refers = !is_final && servers.is_some_and(|zone| leads_below(message, target, zone));
             return (end, kept, refers || record.section != Section::Additional);
         }
         match (record.section, record.rtype) {
-            (Section::Authority, rtype::NS) => has_servers = true,
+            (Section::Authority, rtype::NS) => servers = servers.or(Some(record.start)),
+            (Section::Authority, rtype::SOA) => is_final = true,
+            (Section::Answer, of) if of == qtype || qtype == rtype::ANY => is_final = true,
             // An alias may lead to a referral.
-            (Section::Answer, rtype::CNAME | rtype::DNAME | rtype::RRSIG) => {}
-            (Section::Answer, _) | (Section::Authority, rtype::SOA) => is_final = true,
+            (Section::Answer, rtype::CNAME) => target = Some(record.data.start),
+            (Section::Answer, rtype::DNAME | rtype::RRSIG) => {}
+            (Section::Answer, _) => is_final = true,
             _ => {}
         }
         kept[record.section as usize] += 1;
@@ -270,9 +275,20 @@ fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (u
     (end, kept, kept != counts)
 }
 
+/// Whether an alias to the name at `target` leads to or below the owner of the record at `zone`. NS records of
+/// another zone, such as the alias's own, are no referral. Without an alias, they are one.
+#[cold]
+#[inline(never)]
+fn leads_below(message: &[u8], target: Option<usize>, zone: usize) -> bool {
+    let Some(target) = target else { return true };
+    let (mut led_to, mut owner) = (Name::ROOT, Name::ROOT);
+    name::expand(message, target, &mut led_to).is_ok()
+        && name::expand(message, zone, &mut owner).is_ok()
+        && name::is_at_or_below(led_to.as_bytes(), owner.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::name::Name;
     use super::super::query::tests::{OPT, message};
     use super::*;
     use proptest::prelude::*;
@@ -376,15 +392,39 @@ mod tests {
         assert_eq!(parsed.answers.len(), (cut.len() - 33 - 11) / 16);
     }
 
+    /// A record with TTL 100.
+    fn record(owner: &[u8], of: u16, data: &[u8]) -> Vec<u8> {
+        let length = (data.len() as u16).to_be_bytes();
+        [owner, &of.to_be_bytes(), b"\0\x01\0\0\0\x64", &length, data].concat()
+    }
+
+    /// A reply to `www.example.org.` with these records in each section, for a client that accepts one byte
+    /// less: whether TC is set, and how many additional records are left.
+    fn short_of_one_byte(qtype: u16, sections: [&[&Vec<u8>]; 3]) -> (bool, u16) {
+        let query = message("www.example.org.", qtype, &[]);
+        let mut stored = query.clone();
+        for (at, records) in [6, 8, 10].into_iter().zip(sections) {
+            stored[at + 1] = records.len() as u8;
+            records.iter().for_each(|record| stored.extend(*record));
+        }
+        let body = Body {
+            message: &stored,
+            ttl_offsets: std::iter::empty(),
+            ttl: Ttl::AS_IS,
+            rcode: 0,
+            authoritative: false,
+            error_text: "",
+        };
+        let mut out = [0; 512];
+        let head = Head::of(&Query::parse(&query).unwrap(), stored.len() - 1);
+        write(&mut out, &head, body);
+        (u16_at(&out, 2) & flag::TC != 0, u16_at(&out, 10))
+    }
+
     /// RFC 9471 section 3.1. Other additional records may be missing without TC (RFC 2181 section 9).
     #[test]
     fn a_referral_without_all_its_glue_is_truncated() {
-        let query = message("www.example.org.", rtype::A, &[]);
-        let query = Query::parse(&query).unwrap();
-        let record = |of: u16, data: &[u8]| {
-            let owner_and_type = [&b"\xc0\x0c"[..], &of.to_be_bytes(), b"\0\x01\0\0\0\x64"].concat();
-            [&owner_and_type[..], &(data.len() as u16).to_be_bytes(), data].concat()
-        };
+        let record = |of, data: &[u8]| record(b"\xc0\x0c", of, data);
         let (servers, address) = (
             record(rtype::NS, b"\x02ns\xc0\x0c"),
             record(rtype::A, &[127, 0, 0, 1]),
@@ -396,23 +436,29 @@ mod tests {
             (&[&address], &[&servers], false),
             (&[], &[&soa, &servers], false),
         ] {
-            let (mut stored, _) = addresses("www.example.org.", 0);
-            for (at, records) in [(6, answers), (8, authority), (10, &[&address])] {
-                stored[at + 1] = records.len() as u8;
-                records.iter().for_each(|record| stored.extend(*record));
-            }
-            let body = Body {
-                message: &stored,
-                ttl_offsets: std::iter::empty(),
-                ttl: Ttl::AS_IS,
-                rcode: 0,
-                authoritative: false,
-                error_text: "",
-            };
-            let mut out = [0; 512];
-            write(&mut out, &Head::of(&query, stored.len() - 1), body);
-            let got = (u16_at(&out, 2) & flag::TC != 0, u16_at(&out, 10));
+            let got = short_of_one_byte(rtype::A, [answers, authority, &[&address]]);
             assert_eq!(got, (truncated, 0), "{answers:?} {authority:?}");
+        }
+    }
+
+    /// The servers of the alias's own zone are extra information (RFC 2181 section 9).
+    #[test]
+    fn an_alias_beside_the_servers_of_its_zone_is_no_referral() {
+        const ZONE: &[u8] = b"\xc0\x10";
+        let servers = record(ZONE, rtype::NS, b"\x02ns\xc0\x10");
+        let address = record(b"\x02ns\xc0\x10", rtype::A, &[127, 0, 0, 1]);
+        for (qtype, target, truncated) in [
+            (rtype::A, &b"\x03cdn\x04test\0"[..], false),
+            (rtype::A, b"\xc0\x18", false),
+            (rtype::A, ZONE, true),
+            (rtype::A, b"\x01a\x01b\xc0\x10", true),
+            // It is what was asked for.
+            (rtype::CNAME, ZONE, false),
+            (rtype::ANY, ZONE, false),
+        ] {
+            let alias = record(b"\xc0\x0c", rtype::CNAME, target);
+            let got = short_of_one_byte(qtype, [&[&alias], &[&servers], &[&address]]);
+            assert_eq!(got, (truncated, 0), "{target:?}");
         }
     }
 
