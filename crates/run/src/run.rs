@@ -356,17 +356,14 @@ async fn first_load(
 ) -> Result<Option<Config>, Stop> {
     let (origin, mut watched) = (origin.clone(), std::mem::take(changes));
     let load = background::beside("loading", move || {
-        loop {
-            let loaded = origin.load(without_test_cases, true);
-            let files = match &loaded {
+        let loaded = watched.watch_from(
+            || origin.load(without_test_cases, true),
+            |loaded| match loaded {
                 Ok(config) => config.files.as_slice(),
                 Err(report) => report.files(),
-            };
-            // A new file may have changed since it was read, before it was watched.
-            if !watched.watch(files) {
-                return (loaded, watched);
-            }
-        }
+            },
+        );
+        (loaded, watched)
     });
     let (loaded, watched) = tokio::select! {
         loaded = load => loaded.map_err(machine)?,

@@ -51,11 +51,8 @@ impl Files {
     pub(super) fn follow(self, served: Rc<Served>) -> Result<impl Future<Output = ()>, String> {
         let mut changes = Changes::default();
         let paths = [self.certificate.clone(), self.key.clone()];
-        let first = changes.watch_from(
-            || Ok::<_, String>((self.read()?, paths.clone())),
-            |(_, paths)| paths,
-        );
-        let mut identity = first?.0;
+        let (first, _) = changes.watch_from(|| (self.read(), paths.clone()), |(_, paths)| paths);
+        let mut identity = first?;
         served.serve(&identity)?;
         Ok(async move {
             loop {
@@ -81,11 +78,8 @@ impl Clients {
     /// When it cannot be used now.
     pub fn read(path: PathBuf) -> Result<Clients, String> {
         let (mut changes, paths) = (Changes::default(), [path.clone()]);
-        let first = changes.watch_from(
-            || Ok::<_, String>((authorities(&path)?, paths.clone())),
-            |(_, paths)| paths,
-        );
-        let authorities = first?.0;
+        let (first, _) = changes.watch_from(|| (authorities(&path), paths.clone()), |(_, paths)| paths);
+        let authorities = first?;
         Ok(Clients {
             path,
             changes,
