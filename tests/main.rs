@@ -22,6 +22,7 @@ mod demonstration;
 mod checking;
 mod documents;
 mod mistakes;
+mod rejected;
 mod reloading;
 mod stopping;
 mod twice;
