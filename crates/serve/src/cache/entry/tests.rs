@@ -109,16 +109,6 @@ fn what_cannot_come_off_the_wire_is_refused() {
 }
 
 #[test]
-fn a_failure_is_remembered_for_as_long_again() {
-    let failed = Stored {
-        kind: Kind::Failure,
-        ..stored(&[0; 12], &[])
-    };
-    let lifetime = Entry::new(&key(), &failed).unwrap().lifetime();
-    assert_eq!(lifetime.stale_secs, lifetime.ttl_secs);
-}
-
-#[test]
 fn one_refresh_at_a_time() {
     let entry = entry();
     let claim = entry.claim_refresh(ms(6_000), ms(0)).unwrap();
