@@ -42,7 +42,7 @@ pub(crate) fn collect(state: &State) -> Metrics {
     state.shared.show(&mut metrics);
     let generation = state.generation.read();
     for source in &generation.sources {
-        source.show(&mut metrics);
+        source.upkeep().show(&mut metrics);
     }
     if let Some(pods) = &generation.pods {
         pods.show(&mut metrics);

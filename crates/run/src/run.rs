@@ -657,7 +657,7 @@ fn looping(state: &Arc<State>) -> node::Symptom {
     let state = Arc::clone(state);
     Box::new(move || {
         let generation = Arc::clone(&state.generation.read());
-        generation.sources.iter().any(|source| source.loops())
+        generation.sources.iter().any(|source| source.upkeep().loops())
     })
 }
 

@@ -195,7 +195,7 @@ fn of_upstreams(generation: &Generation, growth: &Growth, found: &mut Found) {
     for upstream in generation
         .sources
         .iter()
-        .flat_map(|source| source.status().upstreams)
+        .flat_map(|source| source.upkeep().status().upstreams)
     {
         // Zones that share an upstream each report it.
         if !known.insert(upstream.to.clone()) {
@@ -240,7 +240,7 @@ fn zones_by_upstream(generation: &Generation) -> HashMap<String, Vec<&Name>> {
     for pipeline in &generation.pipelines {
         for stage in &pipeline.stages {
             let Stage::Source(index) = stage else { continue };
-            for upstream in generation.sources[*index].status().upstreams {
+            for upstream in generation.sources[*index].upkeep().status().upstreams {
                 zones.entry(upstream.address).or_default().extend(&pipeline.zones);
             }
         }

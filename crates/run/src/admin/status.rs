@@ -280,7 +280,7 @@ fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     let stage = |stage: &Stage| match stage {
         Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].filter.name()),
         Stage::Cache(_) => "cache".to_string(),
-        Stage::Source(index) => generation.sources[*index].status().text,
+        Stage::Source(index) => generation.sources[*index].upkeep().status().text,
     };
     let zones = generation.pipelines.iter().map(|pipeline| ZoneStatus {
         names: pipeline.zones.iter().map(ToString::to_string).collect(),
@@ -302,7 +302,7 @@ pub(super) fn status(state: &State, queries: bool) -> Status {
     let upstreams = generation
         .sources
         .iter()
-        .flat_map(|source| source.status().upstreams);
+        .flat_map(|source| source.upkeep().status().upstreams);
     Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: state.started.elapsed().unwrap_or_default().as_secs(),

@@ -28,7 +28,7 @@ pub(super) async fn await_first(state: Arc<State>) {
     let limit = generation.config.await_upstreams;
     let answers = async {
         for source in &generation.sources {
-            source.ready().await;
+            source.upkeep().ready().await;
         }
     };
     if tokio::time::timeout(limit, answers).await.is_err() && !limit.is_zero() {

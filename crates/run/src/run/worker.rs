@@ -286,7 +286,7 @@ impl Work {
     fn begin(&self) {
         let generation = Arc::clone(&self.worker.live().generation);
         for source in &generation.sources {
-            source.begin();
+            source.upkeep().begin();
         }
         if let Some(pods) = &generation.pods {
             pods.begin();

@@ -196,9 +196,9 @@ pub(super) fn resolution(
         Resolution::Verbatim(_) => "relayed as it is".into(),
         Resolution::Failed { .. } => "no answer".into(),
     };
-    let why = source.words(&live.question(request));
+    let why = source.upkeep().words(&live.question(request));
     let did = why.map_or(said.clone(), |why| format!("{said}: {why}"));
-    TraceEvent::new(source.word(), Direction::In, question(request), did)
+    TraceEvent::new(source.upkeep().word(), Direction::In, question(request), did)
 }
 
 /// Why the cache has no answer.

@@ -312,7 +312,7 @@ impl Live {
     /// Whether a name is a loop probe that one of the sources sent, on whichever listener it arrives.
     pub(crate) fn is_own_probe(&self, name: &[u8]) -> bool {
         let mut sources = self.generation.sources.iter();
-        sources.any(|source| source.is_own_probe(name))
+        sources.any(|source| source.upkeep().is_own_probe(name))
     }
 
     /// The question to a source for a query.

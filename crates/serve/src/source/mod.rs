@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, join_all};
 
-use dnsweir_answer::{Question, Resolution, Resolved, Status, Upkeep};
+use dnsweir_answer::{Question, Resolution, Resolved, Upkeep};
 use dnsweir_cluster::{kubernetes, service_entries};
 use dnsweir_lists::{self as lists, Lists};
 pub use dnsweir_upstream as forward;
@@ -28,7 +28,6 @@ use dnsweir_zones::{file, secondary, transfer};
 
 use crate::config::SourceConfig;
 use crate::dns::name::{Name, is_at_or_below};
-use crate::metrics::Metrics;
 use file::File;
 use forward::{Forward, Forwarder, Quota};
 use kubernetes::Kubernetes;
@@ -164,7 +163,7 @@ impl Source {
     }
 
     /// Its duties besides answering.
-    fn upkeep(&self) -> &dyn Upkeep {
+    pub fn upkeep(&self) -> &dyn Upkeep {
         match &self.kind {
             Kind::Forward(forwarder) => &**forwarder,
             Kind::Kubernetes(kubernetes) => &**kubernetes,
@@ -175,33 +174,11 @@ impl Source {
         }
     }
 
-    /// Its word in the configuration.
-    pub(crate) fn word(&self) -> &'static str {
-        self.upkeep().word()
-    }
-
-    /// Details for the trace of a question, besides its answer.
-    pub(crate) fn words(&self, question: &Question<'_>) -> Option<String> {
-        self.upkeep().words(question)
-    }
-
     /// Sets what fetches remote data for it. To be called before it loads.
     pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
         if let Kind::Lists(lists) = &self.kind {
             lists.fetch_by(fetch);
         }
-    }
-
-    /// Starts its background work, such as probing upstreams. Only the first call has an effect; it must come
-    /// from a `LocalRuntime`.
-    pub fn begin(&self) {
-        self.upkeep().begin();
-    }
-
-    /// Starts to load what it needs before it can answer, and waits for that, at most for the configured time
-    /// since the start: a wait that was in vain is not repeated.
-    async fn bring_up(&self) {
-        self.upkeep().bring_up().await;
     }
 
     /// Answers a request for a zone transfer; `None`: it has no zone of this name to transfer.
@@ -233,17 +210,6 @@ impl Source {
         origins.any(|origin| origin.len() < name.len() && is_at_or_below(name, origin))
     }
 
-    /// Whether a HINFO query for this name (in wire format) is a loop probe that this source sent. It gets no
-    /// answer.
-    pub(crate) fn is_own_probe(&self, name: &[u8]) -> bool {
-        self.upkeep().is_own_probe(name)
-    }
-
-    /// Waits until it is able to answer.
-    pub async fn ready(&self) {
-        self.upkeep().ready().await;
-    }
-
     /// Why it keeps the proxy from being ready; `starting`: while startup may still wait for it.
     pub fn not_ready(&self, starting: bool) -> Option<String> {
         let why = self.upkeep().not_ready(starting)?;
@@ -252,26 +218,12 @@ impl Source {
             None => format!("zone {}: {why}", self.key.zone),
         })
     }
-
-    /// Whether queries to one of its upstreams come back to this proxy.
-    pub fn loops(&self) -> bool {
-        self.upkeep().loops()
-    }
-
-    /// What `/status` shows about it.
-    pub fn status(&self) -> Status {
-        self.upkeep().status()
-    }
-
-    /// Adds its metrics.
-    pub fn show(&self, metrics: &mut Metrics) {
-        self.upkeep().show(metrics);
-    }
 }
 
-/// Brings up sources concurrently, and waits until each is loaded or its time is over.
+/// Brings up sources concurrently, and waits until each is loaded or its time is over: a wait that was in vain is
+/// not repeated.
 pub async fn bring_up(sources: &[Arc<Source>]) {
-    join_all(sources.iter().map(|source| source.bring_up())).await;
+    join_all(sources.iter().map(|source| source.upkeep().bring_up())).await;
 }
 
 impl WorkerSource {
