@@ -9,11 +9,11 @@
 //! A lookup that would exceed a limit gets the result `limited` immediately.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -80,12 +80,6 @@ impl Looked<'_> {
     }
 }
 
-/// A lookup in progress, or its result.
-enum Slot<'a> {
-    Looking(oneshot::Receiver<Box<Query>>),
-    Looked(Looked<'a>),
-}
-
 impl Worker {
     /// Makes all lookups that a query's filter asks for, concurrently. `held`: bytes that the query holds
     /// meanwhile.
@@ -105,32 +99,40 @@ impl Worker {
         let until = Instant::now() + ask.time;
         let own = waiting.until(request);
         let until = own.map_or(until, |sooner| sooner.min(until));
-        let (mut slots, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut looking, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
         for lookup in &ask.lookups {
             let inner = self.lookup(live, query, lookup, until).filter(|_| held.is_some());
             request.trace(|| explain::lookup(request, lookup, inner.is_some()));
-            slots.push(match inner {
-                Some((inner, waiting)) => {
-                    places.extend(waiting.place.clone());
-                    traces.extend(inner.trace.clone());
-                    self.look(live, inner, waiting, &lookup.path, request.stage)
+            let result = inner.map(|(inner, waiting)| {
+                places.extend(waiting.place.clone());
+                traces.extend(inner.trace.clone());
+                self.look(live, inner, waiting, &lookup.path, request.stage)
+            });
+            looking.push(async move {
+                match result {
+                    Some(result) => self.looked(result.await.ok()),
+                    None => Looked::limited(),
                 }
-                None => Slot::Looked(Looked::limited()),
             });
         }
-        let displaced = self.all(waiting, &mut slots, &places).await;
+        let mut looking = pin!(join_all(looking));
+        let mut displaced = false;
+        let looked = poll_fn(|context| {
+            // The query has to give way, and they with it.
+            if waiting.poll_displaced(context).is_ready() {
+                displaced = true;
+                places.iter().for_each(Place::give_up);
+            }
+            looking.as_mut().poll(context)
+        })
+        .await;
         for (trace, of) in traces.iter().flat_map(|trace| request.trace.iter().zip([trace])) {
             trace.join(of);
         }
         let lookups = &live.generation.filters[filter].filter.counters().lookups;
-        let looked = slots.into_iter().filter_map(|slot| match slot {
-            Slot::Looked(looked) => Some(looked),
-            Slot::Looking(_) => None,
-        });
-        let looked = looked.inspect(|looked| {
+        for looked in &looked {
             lookups[looked.status as usize].fetch_add(1, Ordering::Relaxed);
-        });
-        let looked = looked.collect();
+        }
         let late = own.is_some_and(|until| Instant::now() >= until);
         match (displaced, late) {
             (true, _) => Err(GaveUp::Displaced),
@@ -174,15 +176,15 @@ impl Worker {
     }
 
     /// Starts one lookup, for a filter at this stage.
-    fn look<'a>(
+    fn look(
         self: &Rc<Self>,
         live: &Rc<Live>,
         mut inner: Request,
         waiting: Waiting,
         path: &LookupPath,
         stage: usize,
-    ) -> Slot<'a> {
-        Slot::Looking(match path {
+    ) -> oneshot::Receiver<Box<Query>> {
+        match path {
             LookupPath::Top => self.ask_from_the_top(live, inner, waiting),
             LookupPath::Below => {
                 (inner.stage, inner.floor) = (stage + 1, stage + 1);
@@ -198,7 +200,7 @@ impl Worker {
                 };
                 self.ask_inner(live, inner, state, waiting)
             }
-        })
+        }
     }
 
     /// The result of a lookup.
@@ -238,29 +240,5 @@ impl Worker {
             _place: waiting.place,
             _held: held,
         }
-    }
-
-    /// Waits until all are done; returns whether the query they are for had to give way, and they with it.
-    async fn all<'a>(&'a self, waiting: &Waiting, slots: &mut [Slot<'a>], places: &[Place]) -> bool {
-        poll_fn(|context| {
-            let displaced = waiting.poll_displaced(context).is_ready();
-            if displaced {
-                places.iter().for_each(|place| place.give_up());
-            }
-            let mut pending = false;
-            for slot in slots.iter_mut() {
-                if let Slot::Looking(looking) = slot {
-                    match Pin::new(looking).poll(context) {
-                        Poll::Ready(inner) => *slot = Slot::Looked(self.looked(inner.ok())),
-                        Poll::Pending => pending = true,
-                    }
-                }
-            }
-            match pending {
-                true => Poll::Pending,
-                false => Poll::Ready(displaced),
-            }
-        })
-        .await
     }
 }
