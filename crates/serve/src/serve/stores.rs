@@ -58,7 +58,7 @@ impl Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(),
             waiting: Room::new(config::WAITING_QUERIES),
-            lookup_octets: LookupOctets::default(),
+            lookup_octets: LookupOctets::new(),
             upstream_sockets: Quota::new(usize::MAX),
             hasher: KeyHasher::new(),
             routes: Default::default(),
