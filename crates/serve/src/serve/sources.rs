@@ -50,8 +50,8 @@ impl Worker {
         };
         let index = live.source_of(request, index);
         if request.asked.signed.is_some() {
-            // Boxed: it is rare, and would enlarge the future of every waiting query.
-            return Box::pin(self.resolve_alone(live, request, waiting, index)).await;
+            // Its answer is not shared.
+            return self.ask_source(live, request, waiting, index, None).await;
         }
         let (_, subnet) = request.route();
         let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled())
@@ -69,7 +69,9 @@ impl Worker {
         );
         for _ in 0..JOINS {
             let resolution = match self.shared.flights.join(&key) {
-                Join::Lead(leader) => return self.lead(live, request, waiting, index, leader).await,
+                Join::Lead(leader) => {
+                    return self.ask_source(live, request, waiting, index, Some(leader)).await;
+                }
                 Join::Follow(resolution) => resolution,
             };
             add(&live.counters(request).coalesced, 1);
@@ -85,14 +87,14 @@ impl Worker {
         Resolution::BOUNDED
     }
 
-    /// Asks the source for this query and its followers.
-    async fn lead(
-        self: &Rc<Self>,
-        live: &Rc<Live>,
+    /// Asks the source for this query and, if it leads, its followers.
+    async fn ask_source(
+        &self,
+        live: &Live,
         request: &mut Request,
         waiting: &Waiting,
         index: usize,
-        leader: Leader<Resolution>,
+        leader: Option<Leader<Resolution>>,
     ) -> Resolution {
         let begun = request.trace.as_ref().map(|_| Instant::now());
         // Boxed, or every follower's future would be as large as a leader's.
@@ -100,43 +102,25 @@ impl Worker {
         match wait(request, waiting, asking.as_mut()).await {
             Ok(resolved) => {
                 self.note(live, request, &resolved, begun);
-                if resolved.refused.is_some() {
-                    return resolved.resolution;
-                }
-                match &resolved.resolution {
-                    // The leader goes on elsewhere: it must not hold up followers that it may meet there.
-                    Resolution::NotMine | Resolution::Alias(_) => leader.finish(resolved.resolution.clone()),
-                    // Followers continue once the answer is cached, so that later queries find it there.
-                    resolution => request.lead(leader.with(resolution.clone())),
+                if let Some(leader) = leader.filter(|_| resolved.refused.is_none()) {
+                    match &resolved.resolution {
+                        // The leader goes on elsewhere: it must not hold up followers that it may meet there.
+                        Resolution::NotMine | Resolution::Alias(_) => {
+                            leader.finish(resolved.resolution.clone());
+                        }
+                        // Followers continue once the answer is cached, so that later queries find it there.
+                        resolution => request.lead(leader.with(resolution.clone())),
+                    }
                 }
                 resolved.resolution
             }
             Err(why) => {
                 // This query waits no longer. Its followers may.
-                if leader.followers() > 0 {
+                if let Some(leader) = leader.filter(|leader| leader.followers() > 0) {
                     spawn_local(async move { leader.finish(asking.await.resolution) });
                 }
                 self.gave_up(live, request, why)
             }
-        }
-    }
-
-    /// Asks for a query whose answer is not shared.
-    async fn resolve_alone(
-        &self,
-        live: &Live,
-        request: &Request,
-        waiting: &Waiting,
-        index: usize,
-    ) -> Resolution {
-        let begun = request.trace.as_ref().map(|_| Instant::now());
-        let asking = Box::pin(live.sources[index].ask(&live.question(request)));
-        match wait(request, waiting, asking).await {
-            Ok(resolved) => {
-                self.note(live, request, &resolved, begun);
-                resolved.resolution
-            }
-            Err(why) => self.gave_up(live, request, why),
         }
     }
 
