@@ -63,8 +63,13 @@ pub(super) fn response(response: &Response) -> String {
     }
 }
 
-fn stage(live: &Live, filter: usize) -> String {
-    format!("use {}", live.generation.filters[filter].filter.name())
+/// What a filter did about what it saw.
+fn of_filter(live: &Live, filter: usize, direction: Direction, saw: String, did: Vec<String>) -> TraceEvent {
+    let stage = format!("use {}", live.generation.filters[filter].filter.name());
+    TraceEvent {
+        did,
+        ..TraceEvent::new(&stage, direction, saw, String::new())
+    }
 }
 
 fn on_error(live: &Live, filter: usize) -> String {
@@ -82,21 +87,13 @@ pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEve
         true => "not asked: its manifest does not cover the question",
         false => "not asked: it takes no part in queries",
     };
-    TraceEvent::new(&stage(live, filter), Direction::In, question(request), did.into())
+    of_filter(live, filter, Direction::In, question(request), vec![did.into()])
 }
 
 pub(super) fn remembered(live: &Live, request: &Request, filter: usize, verdict: &Verdict) -> TraceEvent {
     let mut did = cases::verdict_lines(verdict);
     did.push("(remembered: it was not called)".into());
-    TraceEvent {
-        did,
-        ..TraceEvent::new(
-            &stage(live, filter),
-            Direction::In,
-            question(request),
-            String::new(),
-        )
-    }
+    of_filter(live, filter, Direction::In, question(request), did)
 }
 
 pub(super) fn decided(
@@ -112,14 +109,8 @@ pub(super) fn decided(
         Outcome::Failed => vec![on_error(live, filter)],
     };
     TraceEvent {
-        did,
         took,
-        ..TraceEvent::new(
-            &stage(live, filter),
-            Direction::In,
-            question(request),
-            String::new(),
-        )
+        ..of_filter(live, filter, Direction::In, question(request), did)
     }
 }
 
@@ -139,9 +130,8 @@ pub(super) fn changed(
     };
     let saw = format!("{}: {}", question(request), response(seen));
     TraceEvent {
-        did,
         took,
-        ..TraceEvent::new(&stage(live, filter), Direction::Out, saw, String::new())
+        ..of_filter(live, filter, Direction::Out, saw, did)
     }
 }
 
@@ -158,7 +148,7 @@ pub(super) fn undone(
         question(request),
         response(now)
     );
-    TraceEvent::new(&stage(live, filter), Direction::Out, saw, did)
+    of_filter(live, filter, Direction::Out, saw, vec![did])
 }
 
 pub(super) fn cache(request: &Request, did: String) -> TraceEvent {
@@ -211,12 +201,7 @@ pub(super) fn miss(request: &Request) -> &'static str {
 }
 
 pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration) -> TraceEvent {
-    let kind = match kind {
-        Kind::Success => "success",
-        Kind::Denial => "denial",
-        Kind::Failure => "failure",
-    };
-    let mut did = format!("kept as {kind} for {} s", ttl.as_secs());
+    let mut did = format!("kept as {} for {} s", kind.as_str(), ttl.as_secs());
     if !stale.is_zero() {
         did.push_str(&format!(", stale for another {} s", stale.as_secs()));
     }
@@ -266,7 +251,7 @@ pub(super) fn asks_too_often(
     rounds: usize,
 ) -> TraceEvent {
     let did = format!("asks again after {rounds} times; {}", on_error(live, filter));
-    TraceEvent::new(&stage(live, filter), on, question(request), did)
+    of_filter(live, filter, on, question(request), vec![did])
 }
 
 pub(super) fn alias(request: &Request, target: &Request) -> TraceEvent {

@@ -325,10 +325,14 @@ fn find_routes(config: &Config, filters: &mut [Loaded], first: usize) -> Result<
             }
         }
     }
-    if mistakes.is_empty() {
-        Ok(())
-    } else {
-        Err(config.report(mistakes))
+    reported(config, mistakes)
+}
+
+/// Reports all mistakes together, if there are any.
+fn reported(config: &Config, mistakes: Vec<Diagnostic>) -> Result<(), Report> {
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(config.report(mistakes)),
     }
 }
 
@@ -339,20 +343,15 @@ const ZONES_OF_FILTER: usize = 1 << 16;
 fn check_zones(config: &Config, zones_of_filter: &[Vec<String>]) -> Result<(), Report> {
     let filters = config.filters.iter().zip(zones_of_filter);
     let beyond = filters.filter(|(_, zones)| zones.len() > ZONES_OF_FILTER);
-    let mistakes: Vec<Diagnostic> = beyond
-        .map(|(filter, zones)| {
-            let problem = format!(
-                "filter {:?} is used in zones with {} names; the maximum is {ZONES_OF_FILTER}",
-                filter.name,
-                zones.len()
-            );
-            Diagnostic::new(filter.span, problem).help("define it twice, and use each in some of the zones")
-        })
-        .collect();
-    match mistakes.is_empty() {
-        true => Ok(()),
-        false => Err(config.report(mistakes)),
-    }
+    let mistakes = beyond.map(|(filter, zones)| {
+        let problem = format!(
+            "filter {:?} is used in zones with {} names; the maximum is {ZONES_OF_FILTER}",
+            filter.name,
+            zones.len()
+        );
+        Diagnostic::new(filter.span, problem).help("define it twice, and use each in some of the zones")
+    });
+    reported(config, mistakes.collect())
 }
 
 /// Rejects filters below `cache` that decide by client identity: their answers would be cached for other
@@ -377,10 +376,7 @@ fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
             }
         }
     }
-    match mistakes.is_empty() {
-        true => Ok(()),
-        false => Err(config.report(mistakes)),
-    }
+    reported(config, mistakes)
 }
 
 /// A filter that was loaded for this generation or an earlier one.
@@ -435,11 +431,8 @@ fn load(
         }
     }
     tell_clients_apart(config, &filters);
-    if mistakes.is_empty() {
-        Ok(filters)
-    } else {
-        Err(config.report(mistakes))
-    }
+    reported(config, mistakes)?;
+    Ok(filters)
 }
 
 impl Pipeline {

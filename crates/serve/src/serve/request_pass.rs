@@ -7,7 +7,6 @@ use std::time::Duration;
 use dnsweir_os::clock::{UnixTime, Uptime};
 
 use crate::cache::KeyHasher;
-use crate::config::OnError;
 use crate::dns::edns::ExtendedError;
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special};
 use crate::filter::{self, Decision, Instance, Outcome, QueryOutcome, Rewrite, Verdict};
@@ -174,10 +173,9 @@ pub(super) fn decide(
     match outcome {
         Outcome::Passed => request.stage += 1,
         Outcome::Decided(verdict) => apply(live, request, state, filter, &verdict),
-        Outcome::Failed => match live.generation.config.filters[filter].on_error {
-            OnError::Bypass => request.stage += 1,
-            OnError::Servfail => *state = State::failed(rcode::SERVFAIL),
-            OnError::Refuse => *state = State::failed(rcode::REFUSED),
+        Outcome::Failed => match State::after_failure(live, filter) {
+            Some(failed) => *state = failed,
+            None => request.stage += 1,
         },
     }
 }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use dnsweir_os::clock::UnixTime;
 
-use crate::config::OnError;
-use crate::dns::rcode;
 use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
 use super::explain;
@@ -145,10 +143,8 @@ pub(super) fn change(
         Outcome::Passed => return,
         Outcome::Decided(verdict) => verdict,
         Outcome::Failed => {
-            match live.generation.config.filters[filter].on_error {
-                OnError::Bypass => {}
-                OnError::Servfail => *state = State::failed(rcode::SERVFAIL),
-                OnError::Refuse => *state = State::failed(rcode::REFUSED),
+            if let Some(failed) = State::after_failure(live, filter) {
+                *state = failed;
             }
             return;
         }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::config::OnError;
 use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
+use crate::dns::rcode;
 use crate::filter::Verdict;
 use dnsweir_answer::{Alias, Resolution};
 
+use super::live::Live;
 use super::request::Request;
 use super::response::{AskingResponse, Response};
 
@@ -62,10 +65,18 @@ impl State {
         State::Response(Response::error(rcode, error))
     }
 
-    /// The response after a filter failed. That says nothing about the name, so it is not cached (RFC 9520
-    /// section 2).
+    /// A filter's failure. That says nothing about the name, so it is not cached (RFC 9520 section 2).
     pub(super) fn failed(rcode: u16) -> State {
         State::Response(Response::unstored(rcode, ExtendedError::Other))
+    }
+
+    /// The next state after a filter failed; `None`: its `on-error` is to continue without it.
+    pub(super) fn after_failure(live: &Live, filter: usize) -> Option<State> {
+        match live.generation.config.filters[filter].on_error {
+            OnError::Bypass => None,
+            OnError::Servfail => Some(State::failed(rcode::SERVFAIL)),
+            OnError::Refuse => Some(State::failed(rcode::REFUSED)),
+        }
     }
 
     /// Takes what a query waits for, if it waits; the query is then gone until its state is set again.
