@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::request_pass::rewritten;
 use super::response::Response;
 use crate::dns::Origin;
 use crate::dns::edns::Opt;
@@ -42,10 +43,7 @@ pub fn response_path(octets: &[u8]) {
 fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
     match &verdict.decision {
         Decision::Rewrite(rewrite) => {
-            let tail = question.len() - QUESTION_TAIL;
-            let mut above = rewrite.name.as_deref().unwrap_or(&question[..tail]).to_vec();
-            above.extend(rewrite.qtype.unwrap_or(u16_at(question, tail)).to_be_bytes());
-            above.extend(rewrite.qclass.unwrap_or(u16_at(question, tail + 2)).to_be_bytes());
+            let above = rewritten(question, rewrite);
             response.rename(question, &above, rewrite.revert);
             *question = above;
         }

@@ -170,21 +170,21 @@ impl Request {
         };
     }
 
-    /// Restores the question that a filter had replaced; returns the replacement.
-    pub(crate) fn restore(&mut self, question: Vec<u8>) -> Vec<u8> {
-        let below = std::mem::replace(&mut self.question, question);
+    /// Replaces the question, but not its hash; returns the one before.
+    pub(crate) fn set_question(&mut self, question: Vec<u8>) -> Vec<u8> {
+        let before = std::mem::replace(&mut self.question, question);
         let tail = self.question.len() - QUESTION_TAIL;
         self.name.set_lowercased(&self.question[..tail]);
         self.qtype = u16_at(&self.question, tail);
         self.qclass = u16_at(&self.question, tail + 2);
-        below
+        before
     }
 
     /// Discards the changes, because there is no way back. The question is the client's again.
     pub fn end(&mut self) {
         while let Some(change) = self.changes.pop() {
             if let ChangeKind::Renamed { question, .. } = change.what {
-                self.restore(question);
+                self.set_question(question);
             }
         }
     }

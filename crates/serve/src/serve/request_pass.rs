@@ -8,7 +8,7 @@ use dnsweir_os::clock::{UnixTime, Uptime};
 
 use crate::cache::KeyHasher;
 use crate::dns::edns::ExtendedError;
-use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special};
+use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special, u16_at};
 use crate::filter::{self, Decision, Instance, Outcome, QueryOutcome, Rewrite, Verdict};
 
 use super::explain;
@@ -249,16 +249,8 @@ pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut resp
 
 /// Replaces a query's question, and records what to restore on the way back.
 fn rewrite(hasher: &KeyHasher, request: &mut Request, rewrite: &Rewrite) {
-    let tail = request.question.len() - QUESTION_TAIL;
-    let name = rewrite.name.as_deref().unwrap_or(&request.question[..tail]);
-    let mut question = name.to_vec();
-    request.name.set_lowercased(name);
-    request.qtype = rewrite.qtype.unwrap_or(request.qtype);
-    request.qclass = rewrite.qclass.unwrap_or(request.qclass);
-    question.extend(request.qtype.to_be_bytes());
-    question.extend(request.qclass.to_be_bytes());
+    let question = request.set_question(rewritten(&request.question, rewrite));
     request.hash = hasher.question(request.name.as_bytes(), request.qtype, request.qclass);
-    let question = std::mem::replace(&mut request.question, question);
     let what = ChangeKind::Renamed {
         question,
         revert: rewrite.revert,
@@ -266,4 +258,14 @@ fn rewrite(hasher: &KeyHasher, request: &mut Request, rewrite: &Rewrite) {
     let stage = request.stage;
     request.changes.push(Change { stage, what });
     request.stage += 1;
+}
+
+/// The question that takes the place of this one.
+pub(super) fn rewritten(question: &[u8], rewrite: &Rewrite) -> Vec<u8> {
+    let (name, tail) = question.split_at(question.len() - QUESTION_TAIL);
+    let (qtype, qclass) = (u16_at(tail, 0), u16_at(tail, 2));
+    let mut question = rewrite.name.as_deref().unwrap_or(name).to_vec();
+    question.extend(rewrite.qtype.unwrap_or(qtype).to_be_bytes());
+    question.extend(rewrite.qclass.unwrap_or(qclass).to_be_bytes());
+    question
 }

@@ -137,14 +137,16 @@ impl Response {
 
     /// The empty response to `question` that a filter asks for.
     pub fn refused(question: &[u8], refusal: &Refusal) -> Response {
-        let empty = Response {
+        let mut empty = Response {
             origin: Origin::Filter,
             ..Response::error(refusal.rcode, ExtendedError::Blocked)
         };
-        match &refusal.error {
-            None => empty,
-            Some(error) => empty.explained(question, error),
+        if let Some(error) = &refusal.error {
+            // Only a message has room for its text.
+            empty.replace(Some(empty.message(question)));
+            empty.explain(error);
         }
+        empty
     }
 
     /// The response to `question` that a filter built.
@@ -174,14 +176,15 @@ impl Response {
         }
         match Answer::read(writer.finish()) {
             Ok(answer) => {
-                let mut answer = Answer {
+                let answer = Arc::new(Answer {
                     rcode: records.rcode,
                     ..answer
-                };
+                });
+                let mut response = Response::answer(answer, Origin::Filter, records.authoritative);
                 if let Some(error) = &records.error {
-                    explain(&mut answer, error);
+                    response.explain(error);
                 }
-                Response::answer(Arc::new(answer), Origin::Filter, records.authoritative)
+                response
             }
             Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
         }
@@ -263,9 +266,8 @@ impl Response {
         let flags = u16_at(&message, 2) & !clear | set;
         message[2..4].copy_from_slice(&flags.to_be_bytes());
         self.replace(Some(message));
-        if let (Some(error), Content::Answer(answer)) = (&edit.error, &mut self.content) {
-            explain(Arc::make_mut(answer), error);
-            self.error = Some(error.code);
+        if let Some(error) = &edit.error {
+            self.explain(error);
         }
     }
 
@@ -369,15 +371,13 @@ impl Response {
         out
     }
 
-    /// The same with a filter's extended error, in a separate message.
-    fn explained(mut self, question: &[u8], error: &Ede) -> Response {
-        let message = self.message(question);
-        self.replace(Some(message));
+    /// Sets a filter's extended error, if it has a message of its own.
+    fn explain(&mut self, error: &Ede) {
         if let Content::Answer(answer) = &mut self.content {
-            explain(Arc::make_mut(answer), error);
+            let answer = Arc::make_mut(answer);
+            (answer.error, answer.error_text) = (Some(error.code), error.text.clone());
             self.error = Some(error.code);
         }
-        self
     }
 
     /// The extended error, if it outlasts the moment: one from an upstream or a filter.
@@ -477,8 +477,4 @@ fn changes_signed(edit: &ResponseEdit, message: &[u8], rcode: u16, datagram: boo
         || flags & edit.header_clear != 0
         || edit.rcodes.iter().any(|&(from, to)| from == rcode && to != rcode)
         || edits::would_change(message, &edit.records).unwrap_or(true)
-}
-
-fn explain(answer: &mut Answer, error: &Ede) {
-    (answer.error, answer.error_text) = (Some(error.code), error.text.clone());
 }

@@ -194,7 +194,7 @@ fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Resp
             ChangeKind::Route(_, Some(_)) => response.store = false,
             ChangeKind::Route(_, None) => {}
             ChangeKind::Renamed { question, revert } => {
-                let below = request.restore(question);
+                let below = request.set_question(question);
                 response.rename(&below, &request.question, revert);
             }
             ChangeKind::Keep(fetch) => worker.fetched(live, request, change.stage, *fetch, response),
