@@ -72,7 +72,7 @@ impl Worker {
         let mut targets = targets.iter();
         let (target, inner, found) = loop {
             let target = targets.next()?;
-            let inner = request.internal(target, request.qtype, request.qclass);
+            let inner = request.internal(live.hasher(), target, request.qtype, request.qclass);
             request.trace(|| explain::alias(request, &inner));
             let (inner, found) = self.ask_target(live, query, inner).await?;
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {

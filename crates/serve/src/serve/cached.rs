@@ -113,7 +113,7 @@ impl Worker {
 
     /// Refreshes an entry in the background, before or after it expires.
     pub(super) fn refresh(self: &Rc<Self>, live: &Rc<Live>, request: &Request, claim: RefreshClaim) {
-        let request = request.refresh(self.now());
+        let request = request.refresh(&self.shared.hasher, self.now());
         self.enqueue(Box::new(Query {
             request,
             state: State::Request,

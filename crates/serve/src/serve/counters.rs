@@ -38,14 +38,21 @@ pub const TYPES: [(u16, &str); 18] = [
     (rtype::ANY, "ANY"),
 ];
 
+/// Labels of transports, in the order of [`Transport`].
+pub const TRANSPORTS: [&str; 6] = ["udp", "tcp", "tls", "https", "quic", "internal"];
+const _: () = assert!(Transport::Internal as usize + 1 == TRANSPORTS.len());
+
+/// Labels of address families.
+pub const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
+
 /// How many rcodes have their own label; the last slot is for all others.
 const RCODES: usize = 24;
 
 /// Counters of one zone on one listener of one worker.
 #[derive(Debug, Default)]
 pub struct ZoneCounters {
-    /// By transport and family ([`proto_family`]), then by type.
-    pub requests: [[AtomicU64; TYPES.len() + 1]; PROTO_FAMILY.len()],
+    /// By transport, by family, then by type.
+    pub requests: [[[AtomicU64; TYPES.len() + 1]; FAMILIES.len()]; TRANSPORTS.len()],
     /// By rcode; dropped queries are not responses.
     pub responses: [AtomicU64; RCODES + 1],
     /// Time from a query to its response.
@@ -88,7 +95,8 @@ impl ZoneCounters {
             .iter()
             .position(|&(known, _)| known == qtype)
             .unwrap_or(TYPES.len());
-        add(&self.requests[proto_family(transport, client)][at], 1);
+        let family = usize::from(client.is_ipv6());
+        add(&self.requests[transport as usize][family][at], 1);
     }
 
     /// Counts a rejected query.
@@ -102,35 +110,6 @@ impl ZoneCounters {
         self.durations.observe(microseconds, add);
     }
 }
-
-/// Index into [`ZoneCounters::requests`]; [`PROTO_FAMILY`] has the labels.
-fn proto_family(transport: Transport, client: IpAddr) -> usize {
-    let proto = match transport {
-        Transport::Udp => 0,
-        Transport::Tcp => 2,
-        Transport::Tls => 4,
-        Transport::Https => 6,
-        Transport::Quic => 8,
-        Transport::Internal => 10,
-    };
-    proto + usize::from(client.is_ipv6())
-}
-
-/// Labels of [`ZoneCounters::requests`].
-pub const PROTO_FAMILY: [(&str, &str); 12] = [
-    ("udp", "ipv4"),
-    ("udp", "ipv6"),
-    ("tcp", "ipv4"),
-    ("tcp", "ipv6"),
-    ("tls", "ipv4"),
-    ("tls", "ipv6"),
-    ("https", "ipv4"),
-    ("https", "ipv6"),
-    ("quic", "ipv4"),
-    ("quic", "ipv6"),
-    ("internal", "ipv4"),
-    ("internal", "ipv6"),
-];
 
 /// A zone on a listener, with each worker's counters.
 pub(crate) struct ZoneOnServer {

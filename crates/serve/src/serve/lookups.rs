@@ -154,11 +154,7 @@ impl Worker {
         if request.depth >= DEPTH || made.get() >= LOOKUPS {
             return None;
         }
-        let mut inner = request.lookup(&lookup.name, lookup.qtype);
-        inner.hash = self
-            .shared
-            .hasher
-            .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
+        let mut inner = request.lookup(live.hasher(), &lookup.name, lookup.qtype);
         let client = inner.asked.client.address.ip();
         let place = self
             .shared

@@ -7,7 +7,7 @@ use crate::cache::Kind;
 use crate::dns::rcode_text;
 use crate::metrics::Metrics;
 
-use super::counters::{PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
+use super::counters::{FAMILIES, TRANSPORTS, TYPES, ZoneCounters, ZoneOnServer};
 use super::gate::Reason;
 use super::stores::Shared;
 
@@ -118,11 +118,13 @@ fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, metrics: &mut Metric
                 .add(&[&[server, zone], labels].concat(), count);
         }
     };
-    for ((proto, family), by_type) in PROTO_FAMILY.iter().zip(&counters.requests) {
-        for (at, count) in by_type.iter().enumerate() {
-            let qtype = TYPES.get(at).map_or("other", |(_, name)| name);
-            let labels = [("proto", *proto), ("family", family), ("type", qtype)];
-            add("requests", &labels, count);
+    for (proto, by_family) in TRANSPORTS.iter().zip(&counters.requests) {
+        for (family, by_type) in FAMILIES.iter().zip(by_family) {
+            for (at, count) in by_type.iter().enumerate() {
+                let qtype = TYPES.get(at).map_or("other", |(_, name)| name);
+                let labels = [("proto", *proto), ("family", family), ("type", qtype)];
+                add("requests", &labels, count);
+            }
         }
     }
     for (rcode, count) in counters.responses.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::cache::{Entry, Leader};
+use crate::cache::{Entry, KeyHasher, Leader};
 use crate::dns::Transport;
 use crate::dns::edns::{self, ClientSubnet, Opt};
 use crate::dns::name::Name;
@@ -218,7 +218,7 @@ impl Request {
     }
 
     /// Creates an internal query for `name`, with the flags and EDNS of the client that waits for it.
-    pub fn internal(&self, name: &[u8], qtype: u16, qclass: u16) -> Request {
+    pub fn internal(&self, hasher: &KeyHasher, name: &[u8], qtype: u16, qclass: u16) -> Request {
         let mut question = name.to_vec();
         question.extend(qtype.to_be_bytes());
         question.extend(qclass.to_be_bytes());
@@ -227,7 +227,7 @@ impl Request {
             limit: MESSAGE_MAXIMUM,
             ..self.asked.client
         };
-        let empty = Request::new(client);
+        let (empty, name) = (Request::new(client), Name::lowercased(name));
         Request {
             asked: Asked {
                 identity: self.asked.identity.clone(),
@@ -238,10 +238,10 @@ impl Request {
                 ..empty.asked
             },
             question,
-            name: Name::lowercased(name),
+            hash: hasher.question(name.as_bytes(), qtype, qclass),
+            name,
             qtype,
             qclass,
-            hash: self.hash,
             pipeline: self.pipeline,
             zone: self.zone,
             depth: self.depth + 1,
@@ -251,8 +251,8 @@ impl Request {
     }
 
     /// Creates an internal query for a lookup that a filter makes about this one.
-    pub fn lookup(&self, name: &[u8], qtype: u16) -> Request {
-        let mut inner = self.internal(name, qtype, CLASS_IN);
+    pub fn lookup(&self, hasher: &KeyHasher, name: &[u8], qtype: u16) -> Request {
+        let mut inner = self.internal(hasher, name, qtype, CLASS_IN);
         // The filter gets its answer whether or not the client desires recursion.
         inner.asked.flags |= flag::RD;
         inner
@@ -261,8 +261,8 @@ impl Request {
     /// Creates an internal query that refreshes the same answer in the background: it starts behind the
     /// cache, which stores the result. The result is for all clients, so it depends on this client only in
     /// DO, CD and the route, which the cache's key includes.
-    pub fn refresh(&self, began: Uptime) -> Request {
-        let mut inner = self.internal(self.name.as_bytes(), self.qtype, self.qclass);
+    pub fn refresh(&self, hasher: &KeyHasher, began: Uptime) -> Request {
+        let mut inner = self.internal(hasher, self.name.as_bytes(), self.qtype, self.qclass);
         inner.asked.identity = Identity::Unknown;
         inner.asked.flags = self.asked.flags & flag::CD | flag::RD;
         let routes = self.changes.iter().filter_map(|change| match change.what {

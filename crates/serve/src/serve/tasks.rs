@@ -69,8 +69,6 @@ impl Worker {
         mut request: Request,
         waiting: Waiting,
     ) -> oneshot::Receiver<Box<Query>> {
-        let hasher = &self.shared.hasher;
-        request.hash = hasher.question(request.name.as_bytes(), request.qtype, request.qclass);
         let state = match live.answerer(&request) {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (request.pipeline, request.zone) = (pipeline, zone);
