@@ -7,7 +7,7 @@ use harness::metrics::Metrics;
 use harness::until;
 
 use super::load::{Answer, Load, Protocol, ask, ask_for};
-use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, place};
+use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, place, terminate};
 
 pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\n\
     admin \"127.0.0.1:9253\"\n\
@@ -118,6 +118,48 @@ fn killed_under_load_beside_iptables() {
 fn killed_under_load_beside_nftables() {
     let Some(_place) = alone(&[]) else { return };
     killed(KubeProxy::Nftables);
+}
+
+/// An orderly end that leaves the network as it is loses no datagram: the last one that a socket has received is
+/// answered, and the next goes to the cluster's DNS.
+fn ended(kube_proxy: KubeProxy) {
+    let world = World::new(kube_proxy);
+    let proxy = world.start(&CONFIG.replace("iptables;", "iptables; skip-teardown;"));
+    let loads = loads(&world, &LISTENED);
+    settle();
+    await_prompt(&world, &LISTENED);
+    let ending = Instant::now();
+    terminate(proxy);
+    let ended = Instant::now();
+    for (_, load) in &loads {
+        load.await_answers(200);
+    }
+    for (name, load) in loads {
+        let open = load.open_at_once();
+        let fates = load.stop();
+        let lost: Vec<_> = fates
+            .times_of(Answer::Nobody)
+            .map(|at| at.saturating_duration_since(ending))
+            .collect();
+        println!(
+            "{kube_proxy:?} {name}: lost {lost:?}, ended after {:?}",
+            ended - ending
+        );
+        assert!(lost.len() <= open, "{name}: {} lost", lost.len());
+        assert!(fates.of(Answer::Cluster) > 100, "{name}");
+    }
+}
+
+#[test]
+fn ended_under_load_beside_iptables() {
+    let Some(_place) = alone(&[]) else { return };
+    ended(KubeProxy::Iptables);
+}
+
+#[test]
+fn ended_under_load_beside_nftables() {
+    let Some(_place) = alone(&[]) else { return };
+    ended(KubeProxy::Nftables);
 }
 
 #[test]

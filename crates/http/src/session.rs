@@ -37,14 +37,16 @@ impl Session {
         if let Some(mut sender) = self.idle.take()
             && sender.ready().await.is_ok()
         {
+            // A server may close a connection at any time, also while a request is on its way. What changes nothing
+            // there is asked again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
+            let again = request.method().is_safe().then(|| request.clone());
             match sender.try_send_request(request).await {
                 Ok(response) => {
                     self.idle = Some(sender);
                     return Ok(response);
                 }
-                // The server closed the connection before it received anything (RFC 9112 section 9.3.1).
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => request = unsent,
+                Err(mut failed) => match failed.take_message().or(again) {
+                    Some(unanswered) => request = unanswered,
                     None => return Err(failed.into_error().into()),
                 },
             }

@@ -92,6 +92,39 @@ fn a_closed_connection_is_replaced() {
     });
 }
 
+/// It may also close one while a request is on its way, with part of it unread, which resets the connection.
+#[test]
+fn a_request_that_changes_nothing_is_repeated_after_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let endpoint = Endpoint::new(&url, &Trust::default(), None).unwrap();
+    let mut session = Session::new(endpoint);
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut octet = [0];
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
+            request.extend(octet);
+        }
+        stream.write_all(SHORT.as_bytes()).unwrap();
+        // The next request has begun; the rest of it is never read.
+        stream.read_exact(&mut octet).unwrap();
+        drop(stream);
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        stream.write_all(SHORT.as_bytes()).unwrap();
+    });
+    run(async {
+        for _ in 0..2 {
+            let response = session.send(get("/")).await.unwrap();
+            assert_eq!(collect(response.into_body(), 5).await.unwrap(), b"short");
+        }
+    });
+    server.join().unwrap();
+}
+
 /// The rest of a body that nobody reads does not become the next answer.
 #[test]
 fn an_unread_body_ends_its_connection() {

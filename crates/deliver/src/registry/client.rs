@@ -220,7 +220,7 @@ impl Client {
     ///
     /// # Errors
     /// When it is refused.
-    pub async fn upload(&mut self, octets: Bytes) -> Result<(), Error> {
+    pub(super) async fn upload(&mut self, octets: Bytes) -> Result<(), Error> {
         let digest = artifact::digest(&octets);
         let url = self.url(&format!("blobs/{digest}"))?;
         let known = request(Method::HEAD, (ACCEPT, "*/*"), Bytes::new());

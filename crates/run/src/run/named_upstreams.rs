@@ -68,7 +68,7 @@ impl NamedUpstreams {
     }
 
     /// Gives a configuration that runs the addresses that its upstreams have now. Returns whether any changed.
-    pub fn renew_in(&self, config: &mut Config) -> bool {
+    pub(super) fn renew_in(&self, config: &mut Config) -> bool {
         config.renew_upstreams(|host| self.known(host))
     }
 

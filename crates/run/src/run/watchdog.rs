@@ -69,7 +69,7 @@ impl Pulse {
     }
 
     /// Like [`Pulse::guard`], for new sockets, which are on.
-    pub fn guard_new<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
+    pub(super) fn guard_new<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
         let mut guarded = self.switches.lock();
         *guarded = switches.map(Arc::downgrade).collect();
         self.off.store(false, Ordering::Relaxed);
