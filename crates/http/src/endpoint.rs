@@ -103,7 +103,8 @@ impl Endpoint {
 
     /// Connects, and drives the connection for as long as it is in use.
     pub(crate) async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Error> {
-        match timeout(CONNECT, self.connect_patiently()).await {
+        // Boxed, since every request's future would contain it, TLS and all.
+        match timeout(CONNECT, Box::pin(self.connect_patiently())).await {
             Ok(connected) => connected,
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         }

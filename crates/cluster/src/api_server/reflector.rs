@@ -151,7 +151,8 @@ where
             if version.is_none() {
                 list_by = next_list();
             }
-            let followed = self.follow(&mut session, version, doubtful, &mut failures).await;
+            // Boxed: unoptimized, the futures of some reflectors side by side do not fit onto a thread's stack.
+            let followed = Box::pin(self.follow(&mut session, version, doubtful, &mut failures)).await;
             doubtful = !matches!(followed, Ok(open) if open + CLOCKS >= WATCH);
             let failure = match followed {
                 // The API server closes watches after minutes; one that ends immediately has failed.
