@@ -207,8 +207,13 @@ impl Task {
                         ticks = self::ticks(*every);
                         urgency.every = *every;
                     }
+                    let guards = matches!(command, Command::Guard(..));
                     // The caller may have gone.
                     let _ = done.send(self.obey(command).await);
+                    // Only now, since it lists all rules, and no start waits for what it finds.
+                    if guards {
+                        self.look_for_obstacles(&self.guarded.clone()).await;
+                    }
                 }
                 news = self.news.next(), if self.network.is_open() => {
                     if news.is_some_and(|news| !self.concerns(&news)) {
@@ -285,7 +290,6 @@ impl Task {
     /// Returns only the errors that leave an address out, since without addresses there is nothing to listen
     /// on. Rules are retried.
     async fn carry(&mut self, plan: Plan) -> Vec<Error> {
-        self.look_for_obstacles(&plan).await;
         let outcome = self.network.carry(&plan, Pair::Anew).await;
         self.carried = join(&self.carried, plan);
         self.tell_untested(&outcome);

@@ -31,6 +31,9 @@ pub const HEARTBEAT_PORT: u16 = 1;
 /// How long an address without heartbeats stays in the set: three may be late.
 pub(crate) const FORGOTTEN: Duration = Duration::from_millis(400);
 
+/// Matches packets that a socket takes: no socket of ours is transparent.
+const SOCKET: &str = " socket transparent 0 ";
+
 /// The table, in the family `inet`.
 pub(super) const TABLE: &str = "dnsweir";
 
@@ -87,7 +90,12 @@ impl fmt::Display for Line {
 impl Line {
     /// Returns whether the node can do without this line.
     pub(crate) fn is_optional(&self) -> bool {
-        self.chain != Chain::Detour
+        self.chain != Chain::Detour || self.matches_socket()
+    }
+
+    /// Returns whether it needs a kernel that matches sockets in nft's rules.
+    fn matches_socket(&self) -> bool {
+        self.text.contains(SOCKET)
     }
 }
 
@@ -127,6 +135,15 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
                 Chain::Detour,
                 format!("{query} ct state invalid,untracked accept"),
             );
+            // It takes these, too, while somebody has flushed that rule: then kube-proxy's rules may be gone as well,
+            // and the detour would lead nowhere.
+            if plan.heartbeats().contains(&from) {
+                let set = set(from.ip());
+                add(
+                    Chain::Detour,
+                    format!("{query} {family} daddr @{set}{SOCKET}accept"),
+                );
+            }
             add(Chain::Detour, format!("{query} {family} daddr set {to} accept"));
         }
     }
@@ -202,18 +219,28 @@ pub async fn compare(wanted: &[Line], addresses: &[IpAddr]) -> Result<Difference
         }
         Err(failure) => return Err(failure.into()),
     };
-    let difference = difference(wanted, &found, addresses);
-    if !difference.missing.iter().any(Line::is_optional) {
-        return Ok(difference);
+    // What the kernel does not support is left out: first the matching of sockets, then heartbeats.
+    let without_sockets: Vec<Line> = wanted
+        .iter()
+        .filter(|line| !line.matches_socket())
+        .cloned()
+        .collect();
+    let mut shortfall = None;
+    for lines in [wanted, &without_sockets] {
+        let difference = difference(lines, &found, addresses);
+        if !difference.missing.iter().any(Line::is_optional) {
+            return Ok(difference);
+        }
+        // `--check` asks the kernel without changing anything.
+        match write(&difference, &["--check"]).await {
+            Err(error) if error.kind != Kind::Deadline => shortfall = Some(error.to_string()),
+            _ => return Ok(difference),
+        }
     }
-    // `--check` asks the kernel without changing anything.
-    match write(&difference, &["--check"]).await {
-        Err(error) if error.kind != Kind::Deadline => Ok(Difference {
-            shortfall: Some(error.to_string()),
-            ..self::difference(&required, &found, addresses)
-        }),
-        _ => Ok(difference),
-    }
+    Ok(Difference {
+        shortfall,
+        ..difference(&required, &found, addresses)
+    })
 }
 
 fn difference(wanted: &[Line], found: &Found, addresses: &[IpAddr]) -> Difference {
@@ -445,8 +472,8 @@ mod tests {
                 .filter(|line| address_of(&line.text) == Some(ip))
                 .count()
         };
-        assert_eq!((of("10.96.0.10"), of("fd00:20::10")), (5, 7));
-        assert_eq!(lines.len(), 12);
+        assert_eq!((of("10.96.0.10"), of("fd00:20::10")), (5, 9));
+        assert_eq!(lines.len(), 14);
         assert_eq!(address_of("type filter hook prerouting priority mangle;"), None);
     }
 
@@ -478,7 +505,7 @@ mod tests {
         let mut both = planned("\"fd00:20::10\"");
         both.extend(wanted.clone());
         let gone = difference(&[], &listed(&both), &ips);
-        assert_eq!((gone.stale.len(), gone.target.len()), (wanted.len(), 7));
+        assert_eq!((gone.stale.len(), gone.target.len()), (wanted.len(), 9));
         let script_of_gone = script(&gone);
         let deleted: Vec<_> = script_of_gone
             .lines()
