@@ -169,6 +169,8 @@ fn a_verdict_about_one_client_reaches_nobody_who_waits_with_it() {
     upstream.await_count("inner.example", 1);
     let outer = [ask(4), ask(5)];
     upstream.await_count("www.example", 1);
+    // One that comes later would find the filter's answer in the cache.
+    proxy.await_metric("dnsweir_waiting_queries", &[], 3.0);
     // Answered by the filter, although others wait for the same question.
     assert_eq!(got(&ask(3)), ["www.example. A 192.0.2.77"]);
     gate.open();

@@ -52,6 +52,14 @@ fn ask_everything(proxy: &Proxy, upstream: &Upstream, gate: &Gate) {
     });
 }
 
+/// Waits until a failed query is recorded: what cannot be recorded soon is left out.
+fn await_failure(proxy: &Proxy) {
+    until("a failed query", || {
+        proxy.query("broken.test", "AAAA");
+        !queries(proxy)["failed"][0].is_null()
+    });
+}
+
 fn queries(proxy: &Proxy) -> Value {
     let (_, status) = proxy.get("/status");
     let status: Value = serde_json::from_str(&status).expect("JSON");
@@ -68,11 +76,7 @@ fn top(admin: SocketAddr, more: &[&str]) -> Output {
 fn names_clients_and_troubles_are_known() {
     let (proxy, upstream, gate) = start("");
     ask_everything(&proxy, &upstream, &gate);
-    // What cannot be recorded at once is left out.
-    until("a failed query", || {
-        proxy.query("broken.test", "AAAA");
-        !queries(&proxy)["failed"][0].is_null()
-    });
+    await_failure(&proxy);
     let queries = queries(&proxy);
     let names: Vec<&str> = queries["names"]
         .as_array()
@@ -179,6 +183,7 @@ fn names_and_clients_are_shown_on_loopback() {
 fn top_prints_what_an_interval_has_shown() {
     let (proxy, upstream, gate) = start("");
     ask_everything(&proxy, &upstream, &gate);
+    await_failure(&proxy);
     let done = top(proxy.admin, &["--once"]);
     let text = String::from_utf8(done.stdout).expect("text");
     assert!(done.status.success(), "{text}");
@@ -228,6 +233,7 @@ fn the_page_shows_who_asks_and_what_failed() {
     }
     let (proxy, upstream, gate) = start("");
     ask_everything(&proxy, &upstream, &gate);
+    await_failure(&proxy);
     for (width, dark) in [(1280, false), (390, true)] {
         let mut browser = Browser::start(width, 900, dark);
         browser.open(&format!("http://{}/", proxy.admin));

@@ -1,12 +1,14 @@
 //! The most frequent names and clients, and recent failures: for people to look at, so a sample is enough.
 //!
 //! Each worker samples all of its queries if there are few, otherwise about [`BUDGET`] per [`WINDOW`], but at
-//! least one in [`RAREST`]. Failed and slow queries are recorded individually, again at a limited rate. A
-//! query never waits for a reader: what cannot be recorded immediately is skipped.
+//! least one in [`RAREST`]. Failed and slow queries are recorded individually, again at a limited rate. No
+//! reader holds up queries: what cannot be recorded immediately is skipped, a failed or slow query after a
+//! millisecond.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use dnsweir_os::clock::{UnixTime, Uptime};
 use parking_lot::{Mutex, MutexGuard};
@@ -34,6 +36,10 @@ const RAREST: u32 = 256;
 
 /// Minimum time between two failed or slow queries that a worker records, in microseconds.
 const TROUBLE_APART: u64 = 10_000;
+
+/// How long a failed or slow query waits for the lists: their holders need some microseconds, unless they lose the
+/// processor meanwhile.
+const SOON: Duration = Duration::from_millis(1);
 
 /// What is observed about all workers' queries.
 pub struct Observed(Mutex<Lists>);
@@ -115,6 +121,11 @@ impl Observed {
     /// The lists, unless they are locked.
     pub(super) fn lists(&self) -> Option<MutexGuard<'_, Lists>> {
         self.0.try_lock()
+    }
+
+    /// The lists, unless they stay locked for longer than is worth waiting: for a failed or slow query, which are few.
+    pub(super) fn lists_soon(&self) -> Option<MutexGuard<'_, Lists>> {
+        self.0.try_lock_for(SOON)
     }
 
     /// Returns a snapshot with the top `count` names and clients.

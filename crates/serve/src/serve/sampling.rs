@@ -37,7 +37,7 @@ impl Worker {
         if !self.sampler.keeps(clocks.now) {
             return;
         }
-        let Some(mut lists) = self.shared.observed.lists() else {
+        let Some(mut lists) = self.shared.observed.lists_soon() else {
             return;
         };
         lists.keep(Troubled {
