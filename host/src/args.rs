@@ -478,7 +478,7 @@ pub enum FilterCommand {
         /// Whose signature will do.
         #[command(flatten)]
         signers: Signers,
-        /// The repository that the signature must name, if it names one [default: that of the reference].
+        /// Repository that the signature must name, if it names one [default: that of the reference].
         #[arg(long = "for", value_name = "REPOSITORY")]
         repository: Option<String>,
         /// How a registry is asked.

@@ -23,7 +23,7 @@ words! {
     one "proxy" proxy: Option<String> = ("none": "http://proxy.example:3128") in proxy, "`\"http://HOST:PORT\"`";
     /// Hosts that are asked before the registry, in this order.
     hands "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts: the registry, then its mirrors";
-    /// Hosts that are asked without TLS, in addition to loopback.
+    /// Hosts that are asked without TLS.
     list "plain-http"(1..=16) plain_http: Vec<String> = ("none": "10.0.0.5:5000") in host, "hosts";
     /// How often tags are checked.
     one "interval" interval: Duration = "5m" in duration(s(1)..=s(7 * 86_400));

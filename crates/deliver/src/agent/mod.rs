@@ -61,7 +61,8 @@ impl Agent {
             };
             let next = at(&url, location)
                 .ok_or_else(|| Error::Refused("it redirects to something that is no URL".into()))?;
-            if self.route.keeps_scheme && next.scheme() != url.scheme() {
+            let is_encrypted = url.scheme() == "https";
+            if next.scheme() != url.scheme() && (is_encrypted || self.route.keeps_scheme) {
                 return Err(Error::Refused("it redirects to another scheme".into()));
             }
             if next.origin() != url.origin() {

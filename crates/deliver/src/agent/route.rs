@@ -1,6 +1,6 @@
 //! Finds servers, and decides which may be contacted.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ pub(crate) struct Route {
     pub proxy: Option<Url>,
     /// How their certificates are verified.
     pub trust: Trust,
-    /// Whether redirects must keep the scheme.
+    /// Whether redirects must keep the scheme. They never lead from https to http.
     pub keeps_scheme: bool,
 }
 
@@ -77,7 +77,7 @@ impl Route {
             (None, _) => self.resolver.find(host).await?,
         };
         let port = url.port_or_known_default().unwrap_or_default();
-        let permitted = self.permitted(url, found)?.into_iter().take(ADDRESSES);
+        let permitted = alternating(self.permitted(url, found)?).take(ADDRESSES);
         Ok(permitted.map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
@@ -115,6 +115,15 @@ impl Resolver {
     }
 }
 
+/// Returns addresses of both families in turn, IPv6 first: one of them may lead nowhere (RFC 8305 section 4).
+fn alternating(found: Vec<IpAddr>) -> impl Iterator<Item = IpAddr> {
+    let (v6, v4): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
+    let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
+    std::iter::from_fn(move || Some([v6.next(), v4.next()]))
+        .take_while(|pair| pair.iter().any(Option::is_some))
+        .flat_map(|pair| pair.into_iter().flatten())
+}
+
 /// Returns the address that a URL has in place of a name.
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
@@ -124,11 +133,23 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Returns whether an address is this machine's or in a private network, including IPv6 addresses that map to
-/// one (RFC 4291 section 2.5.5.2).
+/// Returns whether an address is this machine's or in a private network, including IPv6 addresses that lead to
+/// one: mapped ones (RFC 4291 section 2.5.5.2), and those of translators and tunnels.
 fn is_inside(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    ip.is_unspecified() || Network::is_private(ip)
+    let is_special = match ip {
+        IpAddr::V4(v4) => v4.octets()[0] == 0,
+        IpAddr::V6(v6) => match v6.segments() {
+            // To an IPv4 address: RFC 6052 section 2.1, RFC 3056 section 2.
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+                is_inside(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into())
+            }
+            // To whatever an operator chose (RFC 8215), and site-local addresses (RFC 3879).
+            [0x64, 0xff9b, 1, ..] | [0xfec0..=0xfeff, ..] => true,
+            _ => v6.is_unspecified(),
+        },
+    };
+    is_special || Network::is_private(ip)
 }
 
 /// Returns the credentials in a proxy's URL, if it has any.
@@ -147,4 +168,52 @@ pub(crate) fn basic(user: &str, password: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Basic {encoded}")).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn addresses_that_lead_inside_are_inside() {
+        let inside = [
+            "10.0.0.5",
+            "0.1.2.3",
+            "::",
+            "::ffff:10.0.0.5",
+            "64:ff9b::a00:5",
+            "2002:a00:5::1",
+            "64:ff9b:1::1",
+            "fec0::1",
+            "fd00::1",
+            "fe80::1",
+            "64:ff9b::7f00:1",
+        ];
+        for ip in addresses(&inside) {
+            assert!(is_inside(ip), "{ip}");
+        }
+        for ip in addresses(&[
+            "192.88.99.1",
+            "2001:db8::1",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ]) {
+            assert!(!is_inside(ip), "{ip}");
+        }
+    }
+
+    /// No family is left out, however many addresses the other one has.
+    #[test]
+    fn both_families_are_tried() {
+        let found = addresses(&["192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1"]);
+        let tried: Vec<IpAddr> = alternating(found).collect();
+        assert_eq!(
+            tried,
+            addresses(&["2001:db8::1", "192.0.2.1", "192.0.2.2", "192.0.2.3"])
+        );
+    }
 }

@@ -104,7 +104,14 @@ async fn simple_signatures(client: &mut Client, digest: &str) -> Result<Vec<Sign
 async fn bundles(client: &mut Client, digest: &str) -> Result<Vec<Signature>, Error> {
     let mut signatures = Vec::new();
     for referrer in referrers(client, digest).await? {
-        let layers = layers_of(client, checked(&referrer.digest)?).await?;
+        // What others attached does not stand in the way of signatures.
+        let Ok(digest) = checked(&referrer.digest) else {
+            continue;
+        };
+        let layers = match layers_of(client, digest).await {
+            Err(Error::Refused(_) | Error::Other(_)) => continue,
+            layers => layers?,
+        };
         if let Some(layer) = layers.iter().find(|layer| layer.media_type == BUNDLE) {
             let octets = small_blob(client, layer).await?;
             let form = Form::Bundle;

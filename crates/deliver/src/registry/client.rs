@@ -148,7 +148,10 @@ impl Client {
             authorization: None,
             is_token: false,
         };
-        client.authorize().await?;
+        let url = client.url("/v2/")?;
+        let request = request(Method::GET, (ACCEPT, "*/*"), Bytes::new());
+        let answer = client.send_once(&url, request).await?;
+        client.authorize(answer).await?;
         Ok(client)
     }
 
@@ -258,14 +261,14 @@ impl Client {
         succeeded(url, answer).await
     }
 
-    /// Sends a request with a valid token, if the registry uses tokens.
+    /// Sends a request, once more if its token has expired, or if the registry wants to know who asks only here.
     async fn send(&mut self, url: &Url, request: Request<Full<Bytes>>) -> Result<Answer, Error> {
         let answer = self.send_once(url, request.clone()).await?;
-        if answer.1.status() != StatusCode::UNAUTHORIZED || !self.is_token {
+        let is_refused = self.authorization.is_some() && !self.is_token;
+        if answer.1.status() != StatusCode::UNAUTHORIZED || is_refused {
             return Ok(answer);
         }
-        drop(answer);
-        self.authorize().await?;
+        self.authorize(answer).await?;
         self.send_once(url, request).await
     }
 
@@ -285,12 +288,14 @@ impl Client {
         }
     }
 
-    /// Finds out how the registry wants to know who asks, and gets a token if it wants one.
-    async fn authorize(&mut self) -> Result<(), Error> {
+    /// Finds out from an answer how the registry wants to know who asks, and gets a token if it wants one.
+    async fn authorize(&mut self, (at, response): Answer) -> Result<(), Error> {
         (self.authorization, self.is_token) = (None, false);
-        let url = self.url("/v2/")?;
-        let request = request(Method::GET, (ACCEPT, "*/*"), Bytes::new());
-        let (head, _) = self.send_once(&url, request).await?.1.into_parts();
+        let (head, _) = response.into_parts();
+        // Another server, to which the registry redirected, does not decide where its credentials go.
+        if at.origin() != self.repository.origin() {
+            return Ok(());
+        }
         let challenges = head.headers.get_all(WWW_AUTHENTICATE).iter();
         let challenges = challenges.filter_map(|header| header.to_str().ok());
         let challenges: Vec<Challenge> = challenges.flat_map(Challenge::read).collect();
@@ -309,6 +314,9 @@ impl Client {
     async fn token(&mut self, realm: &str, service: Option<&str>) -> Result<HeaderValue, Error> {
         let mut url = Url::parse(realm)
             .map_err(|error| format!("it has a token server {realm:?} that is no URL: {error}"))?;
+        if url.scheme() != "https" && self.repository.scheme() == "https" {
+            return Err(format!("its token server {realm:?} is not asked over https").into());
+        }
         url.query_pairs_mut()
             .append_pair("scope", &self.scope)
             .extend_pairs(service.map(|service| ("service", service)));

@@ -88,6 +88,53 @@ async fn a_password_is_for_the_registry_only() {
     assert!(!problem.contains("signed"), "{problem}");
 }
 
+/// Some registries let anybody see what is public, and say only at a private repository that they want to know who asks.
+#[tokio::test]
+async fn a_registry_may_ask_for_credentials_late() {
+    let registry = WebServer::plain();
+    registry.answer(|request| {
+        let is_known = request.contains("authorization: basic dxnlcjpzzwnyzxq=\r\n");
+        match is_known || request.starts_with("get /v2/ ") {
+            true => page("200 OK", "", "manifest"),
+            false => page("401 Unauthorized", "www-authenticate: Basic realm=\"r\"\r\n", ""),
+        }
+    });
+    let mut client = begin(&registry, "pull").await.unwrap();
+    assert_eq!(client.manifest("1").await.unwrap(), "manifest");
+    assert_eq!(registry.requests().len(), 3);
+}
+
+/// Neither the registry nor anyone on the way decides that a password is sent in clear text.
+#[tokio::test]
+async fn a_token_server_without_tls_gets_no_password() {
+    let (registry, tokens) = (WebServer::plain(), WebServer::plain());
+    let mut client = begin(&registry, "pull").await.unwrap();
+    client.repository = "https://registry.example/v2/team/a/".parse().unwrap();
+    let realm = format!("http://{}/token", tokens.address);
+    let refused = text(client.token(&realm, None).await);
+    assert_eq!(
+        refused,
+        format!("its token server {realm:?} is not asked over https")
+    );
+    assert!(tokens.requests().is_empty());
+}
+
+/// A server that the registry redirects to does not decide either.
+#[tokio::test]
+async fn another_servers_challenge_is_ignored() {
+    let (registry, other, tokens) = (WebServer::plain(), WebServer::plain(), WebServer::plain());
+    let challenge = format!(
+        "www-authenticate: Bearer realm=\"http://{}/token\"\r\n",
+        tokens.address
+    );
+    other.answer(move |_| page("401 Unauthorized", &challenge, ""));
+    let location = format!("location: http://{}/\r\n", other.address);
+    registry.answer(move |_| page("307 Temporary Redirect", &location, ""));
+    let mut client = begin(&registry, "pull").await.unwrap();
+    assert!(client.manifest("1").await.is_err());
+    assert!(tokens.requests().is_empty());
+}
+
 #[tokio::test]
 async fn a_digest_is_in_a_header_or_computed() {
     let registry = WebServer::plain();
