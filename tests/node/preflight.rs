@@ -32,7 +32,8 @@ fn where_all_is_well_nothing_is_said() {
         let before = world.network();
         assert_eq!(said(&world, CONFIG), "", "{kube_proxy:?}");
         assert_eq!(world.network(), before, "{kube_proxy:?}: nothing is changed");
-        let proxy = world.start(CONFIG);
+        let proxy = world.launch_with(CONFIG, &["--log-level", "debug"]);
+        proxy.logged("node: looked for obstacles obstacles=0");
         assert_eq!(obstacles(&world), 0.0, "{kube_proxy:?}");
         terminate(proxy);
     }

@@ -47,7 +47,6 @@ pub use reconciler::Reconciler;
 use self_test::SelfTest;
 pub use self_test::Verdict;
 pub use table::HEARTBEAT_PORT;
-use table::Line;
 pub use urgency::Symptom;
 
 /// One part of the plan, or a leftover that is not in it.
@@ -97,8 +96,8 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
             None,
         );
     }
-    let wanted = |line: &&Line| difference.shortfall.is_none() || !line.is_optional();
-    for line in lines.iter().filter(wanted) {
+    // Without those that this node does not support.
+    for line in lines.iter().filter(|line| difference.target.contains(line)) {
         let missing = difference.missing.contains(line).then_some("missing");
         add(line.to_string(), missing);
     }

@@ -102,6 +102,7 @@ impl Reconciler {
             guarded: Plan::default(),
             spared: Vec::new(),
             company: Company::default(),
+            looking: None,
         };
         let task = tokio::spawn(task.run(received, urgency));
         Ok(Reconciler {
@@ -188,6 +189,8 @@ struct Task {
     spared: Vec<IpAddr>,
     /// Tracks another process of our kind.
     company: Company,
+    /// Looks for obstacles. It runs programs that list all rules, and nothing waits for what it finds.
+    looking: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Task {
@@ -210,9 +213,8 @@ impl Task {
                     let guards = matches!(command, Command::Guard(..));
                     // The caller may have gone.
                     let _ = done.send(self.obey(command).await);
-                    // Only now, since it lists all rules, and no start waits for what it finds.
                     if guards {
-                        self.look_for_obstacles(&self.guarded.clone()).await;
+                        self.look_for_obstacles();
                     }
                 }
                 news = self.news.next(), if self.network.is_open() => {
@@ -229,6 +231,10 @@ impl Task {
                     urgency.looked(begin, mended);
                 }
                 _ = ticks.tick() => { self.repair().await; }
+                found = found(&mut self.looking), if self.looking.is_some() => {
+                    self.looking = None;
+                    self.note_obstacles(found);
+                }
                 _ = looks.tick() => self.look_for_company(),
                 () = sleep(REOPENED), if !self.network.is_open() => { self.repair().await; }
                 () = sleep(NEIGHBOUR), if !self.spared.is_empty() => {
@@ -422,15 +428,24 @@ impl Task {
         }
     }
 
-    /// Looks for obstacles and logs each new one once.
-    async fn look_for_obstacles(&mut self, plan: &Plan) {
-        let found = obstacles(plan).await;
-        for obstacle in found.iter().filter(|obstacle| !self.obstacles.contains(obstacle)) {
-            tracing::warn!("node: {obstacle}");
+    /// Begins to look for obstacles, again if that has begun.
+    fn look_for_obstacles(&mut self) {
+        let plan = self.guarded.clone();
+        let looking = tokio::spawn(async move { obstacles(&plan).await });
+        if let Some(former) = self.looking.replace(looking) {
+            former.abort();
         }
+    }
+
+    /// Remembers the obstacles found, and logs each new one once.
+    fn note_obstacles(&mut self, found: Vec<String>) {
+        tracing::debug!(obstacles = found.len(), "node: looked for obstacles");
         self.counters
             .obstacles
             .store(found.len() as u64, Ordering::Relaxed);
+        for obstacle in found.iter().filter(|obstacle| !self.obstacles.contains(obstacle)) {
+            tracing::warn!("node: {obstacle}");
+        }
         self.obstacles = found;
     }
 
@@ -464,8 +479,7 @@ impl Task {
     async fn repair(&mut self) -> bool {
         // Repeated only while there are any: the check lists all services.
         if !self.obstacles.is_empty() {
-            let plan = self.guarded.clone();
-            self.look_for_obstacles(&plan).await;
+            self.look_for_obstacles();
         }
         let mut outcome = self.repair_link().await;
         if !self.guarded.rules.is_empty() {
@@ -531,6 +545,14 @@ impl Task {
             self.counters.count(error);
             tracing::error!(kind = error.kind.label(), "node: {error}");
         }
+    }
+}
+
+/// Waits for what was looked for; for ever, if nothing is. Cancel-safe.
+async fn found(looking: &mut Option<JoinHandle<Vec<String>>>) -> Vec<String> {
+    match looking {
+        Some(task) => task.await.unwrap_or_default(),
+        None => std::future::pending().await,
     }
 }
 

@@ -89,7 +89,7 @@ impl fmt::Display for Line {
 
 impl Line {
     /// Returns whether the node can do without this line.
-    pub(crate) fn is_optional(&self) -> bool {
+    fn is_optional(&self) -> bool {
         self.chain != Chain::Detour || self.matches_socket()
     }
 
@@ -185,7 +185,7 @@ pub struct Difference {
     /// The chains that exist.
     chains: Vec<Chain>,
     /// All lines of the wanted table, those about other processes' addresses first.
-    target: Vec<Line>,
+    pub(super) target: Vec<Line>,
     /// Whether the table differs from `target`.
     differs: bool,
 }
@@ -347,14 +347,12 @@ fn script(difference: &Difference) -> String {
     script
 }
 
-/// The elements of a new set: the listeners are taken for alive until their first heartbeat. Otherwise queries
-/// would pass them by when somebody flushes all rules, just when the cluster's DNS cannot be reached either.
+/// The elements for listeners whose heartbeats no line records yet: they are taken for alive until the next one.
+/// Otherwise queries would pass them by when somebody flushes all rules, just when the cluster's DNS cannot be
+/// reached either.
 fn first_elements(difference: &Difference, set: &str) -> String {
-    if difference.chains.contains(&Chain::Heartbeat) {
-        return String::new();
-    }
     let heartbeats = difference
-        .target
+        .missing
         .iter()
         .filter(|line| line.chain == Chain::Heartbeat);
     let of_set = heartbeats
