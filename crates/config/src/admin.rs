@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::address;
-use super::decode::{Mistakes, Wrong, arguments, boolean, child, property, text};
+use super::decode::{Decoder, Wrong, arguments, boolean, child, property, text};
 use super::error::{Diagnostic, Span};
 use super::listen::Listeners;
 use super::words::words;
@@ -29,12 +29,12 @@ words! {
 const PORT: u16 = 9253;
 
 /// Decodes `admin`. Its ports must not clash with a listener's TCP ports.
-pub(super) fn decode(mistakes: &mut Mistakes, nodes: &[KdlNode], listeners: &Listeners) -> Admin {
+pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Listeners) -> Admin {
     let Some(node) = child(nodes, "admin") else {
         return Admin::default();
     };
-    let mut admin = ADMIN.read(mistakes, node);
-    admin.addresses = addresses(mistakes, node, listeners);
+    let mut admin = ADMIN.read(decoder, node);
+    admin.addresses = addresses(decoder, node, listeners);
     let written = [
         ("host", admin.host.is_some()),
         ("queries", admin.queries == Some(true)),
@@ -45,7 +45,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, nodes: &[KdlNode], listeners: &Lis
     {
         if let Some(entry) = property(node, name) {
             let problem = format!("`{name}` is about /status, which is not there with status=#false");
-            mistakes.push(Diagnostic::new(entry.span().into(), problem).help("leave out one of the two"));
+            decoder.push(Diagnostic::new(entry.span().into(), problem).help("leave out one of the two"));
         }
     }
     admin
@@ -56,16 +56,16 @@ pub(super) fn address_of(entry: &KdlEntry) -> Option<SocketAddr> {
     address(PORT)(entry.value()).ok()
 }
 
-fn addresses(mistakes: &mut Mistakes, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
+fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
     let mut found: Vec<(SocketAddr, Span)> = Vec::new();
     for entry in arguments(node) {
-        let Some(admin) = mistakes.value("admin", entry, |value: &KdlValue| address(PORT)(value)) else {
+        let Some(admin) = decoder.value("admin", entry, |value: &KdlValue| address(PORT)(value)) else {
             continue;
         };
         let span = Span::from(entry.span());
         if let Some((listener, place)) = listeners.sharing_port_with(admin) {
             let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
-            mistakes.push(
+            decoder.push(
                 Diagnostic::new(span, problem)
                     .other(place, "a listener serves UDP and TCP")
                     .help("give `admin` another port: admin \"127.0.0.1:9253\""),
@@ -73,7 +73,7 @@ fn addresses(mistakes: &mut Mistakes, node: &KdlNode, listeners: &Listeners) -> 
         }
         let own = Listeners(found.clone());
         match own.sharing_port_with(admin) {
-            Some((other, first)) => mistakes.push(
+            Some((other, first)) => decoder.push(
                 Diagnostic::new(
                     span,
                     format!("{admin} is served already: {other} includes it, or is the same"),

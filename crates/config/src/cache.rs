@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, boolean, head, property, whole};
+use super::decode::{Decoder, boolean, head, property, whole};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, s, spell_duration, ttl};
 use super::words::words;
@@ -79,14 +79,14 @@ words! {
 const LONGEST: Duration = s(7 * 86_400);
 
 /// Reports an empty node, and a `min` above `max`.
-fn look_at_bounds(mistakes: &mut Mistakes, node: &KdlNode, keeping: &mut Keeping) {
+fn look_at_bounds(decoder: &mut Decoder, node: &KdlNode, keeping: &mut Keeping) {
     let name = node.name().value();
     if node.entries().is_empty() {
         let empty = Diagnostic::new(head(node), format!("`{name}` is empty"));
         let tables = [("success", &SUCCESS), ("denial", &DENIAL)];
         let table = tables.iter().find(|(known, _)| *known == name);
         let example = table.map_or("", |(_, table)| table.shape.example);
-        mistakes.push(empty.help(format!("write: {example}")));
+        decoder.push(empty.help(format!("write: {example}")));
     }
     // Do not report a bound twice if it did not parse.
     let is_read = |name| property(node, name).is_none_or(|entry| ttl(s(0)..=LONGEST)(entry.value()).is_ok());
@@ -99,7 +99,7 @@ fn look_at_bounds(mistakes: &mut Mistakes, node: &KdlNode, keeping: &mut Keeping
         let place = property(node, "min")
             .map(|entry| Span::from(entry.span()))
             .unwrap_or(head(node));
-        mistakes.push(Diagnostic::new(place, problem).help("lower `min` or raise `max`"));
+        decoder.push(Diagnostic::new(place, problem).help("lower `min` or raise `max`"));
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
+use super::decode::{Decoder, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::network::{Network, left_aligned};
@@ -150,27 +150,27 @@ struct Rule {
 }
 
 /// Decodes a `clients` node; `shape` is one of three, by position in the file.
-pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> Clients {
-    mistakes.check(node, shape);
+pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Clients {
+    decoder.check(node, shape);
     let nodes = block(node);
     if nodes.is_empty() {
         let empty = Diagnostic::new(head(node), "this `clients` is empty");
-        mistakes.push(empty.help(format!("write: {}", shape.example)));
+        decoder.push(empty.help(format!("write: {}", shape.example)));
     }
     let mut rules = Vec::new();
     let mut words = Vec::new();
     for (name, allowed) in [("allow", true), ("refuse", false)] {
         let Some(list) = child(nodes, name) else { continue };
-        mistakes.check(list, &ALLOW.shape);
+        decoder.check(list, &ALLOW.shape);
         for entry in arguments(list) {
-            let Some(who) = mistakes.value(name, entry, |value: &KdlValue| who(value, allowed)) else {
+            let Some(who) = decoder.value(name, entry, |value: &KdlValue| who(value, allowed)) else {
                 continue;
             };
             let span = Span::from(entry.span());
             let networks = match who {
                 Who::Network(network) => vec![network],
                 Who::Word(word, networks) => {
-                    note(mistakes, &mut words, word, span);
+                    note(decoder, &mut words, word, span);
                     networks.to_vec()
                 }
             };
@@ -184,7 +184,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
         }
     }
     let only_these = child(nodes, "allow").is_some();
-    refuse_idle(mistakes, &rules, only_these);
+    refuse_idle(decoder, &rules, only_these);
     // An explicit network overrides the same network from a keyword.
     let is_written = |network| rules.iter().any(|rule| !rule.word && rule.network == network);
     let networks = rules
@@ -194,35 +194,35 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
         networks: networks.map(|rule| (rule.network, rule.allowed)).collect(),
         node: words.iter().any(|&(word, _)| word == NODE),
         only_these,
-        silent: mistakes.switch(nodes, "silent"),
-        queries: child(nodes, "queries").and_then(|node| rate(mistakes, node, &QUERIES)),
-        responses: child(nodes, "responses").and_then(|node| rate(mistakes, node, &RESPONSES)),
+        silent: decoder.switch(nodes, "silent"),
+        queries: child(nodes, "queries").and_then(|node| rate(decoder, node, &QUERIES)),
+        responses: child(nodes, "responses").and_then(|node| rate(decoder, node, &RESPONSES)),
     }
 }
 
 /// Decodes each `clients` of a `listen`, with the addresses that it applies to.
 pub(super) fn decode_of_listener(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     nodes: &[KdlNode],
     addresses: &[SocketAddr],
 ) -> Vec<(SocketAddr, Clients)> {
     let mut found = Vec::new();
     let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
     for node in named_nodes(nodes, "clients") {
-        let clients = decode(mistakes, &OF_LISTENER.shape, node);
+        let clients = decode(decoder, &OF_LISTENER.shape, node);
         for entry in arguments(node) {
-            let Some(address) = mistakes.value("clients", entry, encrypted::listening_address) else {
+            let Some(address) = decoder.value("clients", entry, encrypted::listening_address) else {
                 continue;
             };
             let span = Span::from(entry.span());
             if !addresses.contains(&address) {
                 let problem = format!("{address} is not an address of this `listen`");
-                mistakes.push(
+                decoder.push(
                     Diagnostic::new(span, problem).help("write one of the addresses that follow `listen`"),
                 );
             } else if let Some(first) = taken.insert(address, span) {
                 let twice = Diagnostic::new(span, format!("`clients` is written twice for {address}"));
-                mistakes.push(
+                decoder.push(
                     twice
                         .label("again")
                         .other(first, "first here")
@@ -283,11 +283,11 @@ pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, W
 }
 
 /// Records a keyword, or reports that it was already used.
-fn note(mistakes: &mut Mistakes, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
+fn note(decoder: &mut Decoder, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
     match words.iter().find(|(known, _)| *known == word) {
         Some(&(_, first)) => {
             let twice = Diagnostic::new(span, format!("{word:?} is written twice"));
-            mistakes.push(
+            decoder.push(
                 twice
                     .label("again")
                     .other(first, "first here")
@@ -299,7 +299,7 @@ fn note(mistakes: &mut Mistakes, words: &mut Vec<(&'static str, Span)>, word: &'
 }
 
 /// Reports networks that make no difference. The smallest network that contains a client decides.
-fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
+fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
     // Networks from keywords are exempt: the keyword was not written for each of them.
     let written = |rule: &&Rule| !rule.word;
     for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.word) {
@@ -311,7 +311,7 @@ fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
                 false => format!("{network} is both allowed and refused"),
             };
             let twice = Diagnostic::new(rule.span, problem).label("again");
-            mistakes.push(twice.other(same.span, "first here").help("keep one of them"));
+            decoder.push(twice.other(same.span, "first here").help("keep one of them"));
             continue;
         }
         let around = rules
@@ -334,7 +334,7 @@ fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
             let idle = around
                 .into_iter()
                 .fold(idle, |idle, around| idle.other(around.span, "here"));
-            mistakes.push(idle.help("remove it"));
+            decoder.push(idle.help("remove it"));
         }
     }
 }
@@ -342,10 +342,10 @@ fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
 /// The most seconds' worth of rate that a burst may hold.
 const LONGEST_BURST: u32 = 60;
 
-fn rate(mistakes: &mut Mistakes, node: &KdlNode, table: &Table<Written>) -> Option<Rate> {
-    let written = table.read(mistakes, node);
+fn rate(decoder: &mut Decoder, node: &KdlNode, table: &Table<Written>) -> Option<Rate> {
+    let written = table.read(decoder, node);
     let most = written.per_second.unwrap_or(1).saturating_mul(LONGEST_BURST);
-    let burst = mistakes.property(node, "burst", whole(1..=most));
+    let burst = decoder.property(node, "burst", whole(1..=most));
     let per_second = written.per_second?;
     Some(Rate {
         per_second,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::data::Data;
-use super::decode::{Mistakes, Wrong, arguments, block, head, text};
+use super::decode::{Decoder, Wrong, arguments, block, head, text};
 use super::error::{Diagnostic, Span};
 use super::files::{Files, unreadable_help};
 
@@ -57,31 +57,31 @@ pub enum ConfigValue {
 }
 
 /// Decodes `config`: every node in its block, in document order. `files` reads the files that values name.
-pub fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
-    refuse_anything_but_a_block(mistakes, node);
-    nodes(mistakes, files, block(node))
+pub fn decode(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
+    refuse_anything_but_a_block(decoder, node);
+    nodes(decoder, files, block(node))
 }
 
 /// Decodes the nodes of a block, in document order.
-pub fn nodes(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
+pub fn nodes(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
-    flatten(mistakes, files, nodes, None, &mut flat);
+    flatten(decoder, files, nodes, None, &mut flat);
     flat
 }
 
 /// Reports annotations, arguments and properties: everything for the filter belongs in the block.
-fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
-    mistakes.refuse_annotations(node);
+fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
+    decoder.refuse_annotations(node);
     if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
         let span = Span::from(first.span()).start..Span::from(last.span()).end();
         let stray = Diagnostic::new(span.into(), "`config` takes nothing but a block");
-        mistakes.push(stray.help("write: config { … }"));
+        decoder.push(stray.help("write: config { … }"));
     }
 }
 
 /// Appends `nodes` and their descendants to `flat`, in document order. The parser limits the depth.
 fn flatten(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     nodes: &[KdlNode],
     parent: Option<usize>,
@@ -89,7 +89,7 @@ fn flatten(
 ) {
     for node in nodes {
         let others = node.entries().iter().filter(|entry| file_kind(entry).is_none());
-        mistakes.refuse_annotations_of(node, others);
+        decoder.refuse_annotations_of(node, others);
         let mut decoded = ConfigNode {
             name: node.name().value().to_owned(),
             arguments: Vec::new(),
@@ -100,21 +100,21 @@ fn flatten(
             property_spans: Vec::new(),
         };
         for entry in arguments(node) {
-            if let Some(value) = value(mistakes, files, node.name().value(), entry) {
+            if let Some(value) = value(decoder, files, node.name().value(), entry) {
                 decoded.arguments.push(value);
                 decoded.argument_spans.push(entry.span().into());
             }
         }
-        for entry in mistakes.refuse_repeated_properties(node) {
+        for entry in decoder.refuse_repeated_properties(node) {
             let name = entry.name().map(|name| name.value()).unwrap_or_default();
-            if let Some(value) = value(mistakes, files, name, entry) {
+            if let Some(value) = value(decoder, files, name, entry) {
                 decoded.properties.push((name.to_owned(), value));
                 decoded.property_spans.push(entry.span().into());
             }
         }
         flat.push(decoded);
         let own = flat.len() - 1;
-        flatten(mistakes, files, block(node), Some(own), flat);
+        flatten(decoder, files, block(node), Some(own), flat);
     }
 }
 
@@ -137,27 +137,22 @@ fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
 }
 
 /// The value of `entry`, an argument or property; `name` is shown in the error.
-fn value(
-    mistakes: &mut Mistakes,
-    files: &mut Files<'_>,
-    name: &str,
-    entry: &KdlEntry,
-) -> Option<ConfigValue> {
+fn value(decoder: &mut Decoder, files: &mut Files<'_>, name: &str, entry: &KdlEntry) -> Option<ConfigValue> {
     match file_kind(entry) {
-        Some(kind) => content(mistakes, files, name, entry, kind),
-        None => mistakes.value(name, entry, config_value),
+        Some(kind) => content(decoder, files, name, entry, kind),
+        None => decoder.value(name, entry, config_value),
     }
 }
 
 /// The content of the file that `entry` names.
 fn content(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     name: &str,
     entry: &KdlEntry,
     kind: FileKind,
 ) -> Option<ConfigValue> {
-    let written = mistakes.value(name, entry, text)?;
+    let written = decoder.value(name, entry, text)?;
     let path = files.folder.join(&written);
     let (content, usual) = match kind {
         FileKind::Text => (
@@ -172,7 +167,7 @@ fn content(
     let problem = |error| format!("the file {} cannot be read: {error}", path.display());
     let help = || unreadable_help(&written, &path, usual);
     content
-        .map_err(|error| mistakes.push(Diagnostic::new(entry.span().into(), problem(error)).help(help())))
+        .map_err(|error| decoder.push(Diagnostic::new(entry.span().into(), problem(error)).help(help())))
         .ok()
 }
 

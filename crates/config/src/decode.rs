@@ -1,6 +1,6 @@
 //! Reads KDL nodes and collects the mistakes in them.
 //!
-//! A [`Shape`] next to the code that decodes a node lists what the node may hold. [`Mistakes::check`] reports
+//! A [`Shape`] next to the code that decodes a node lists what the node may hold. [`Decoder::check`] reports
 //! everything that the shape does not list, so that nothing written is silently ignored; the code then reads
 //! what the shape does list. Values are read by a *kind*: a function from a KDL value to a Rust value, or to
 //! a [`Wrong`] that explains why it does not fit.
@@ -107,15 +107,15 @@ impl Takes {
     }
 }
 
-/// All mistakes found so far.
+/// Decodes nodes, and collects the mistakes in them.
 #[derive(Default)]
-pub struct Mistakes {
+pub struct Decoder {
     found: Vec<Diagnostic>,
     /// Whether one of them is a node that is not allowed where it is.
     unknown: bool,
 }
 
-impl Mistakes {
+impl Decoder {
     /// Adds a mistake.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
@@ -324,13 +324,10 @@ impl Mistakes {
 ///
 /// # Errors
 /// Every mistake found, or a syntax error in the KDL.
-pub fn document<T>(
-    source: &Source,
-    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
-) -> Result<T, Report> {
+pub fn document<T>(source: &Source, decode: impl FnOnce(&mut Decoder, &[KdlNode]) -> T) -> Result<T, Report> {
     let document = syntax::document(source.text());
     let document = document.map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
-    finish(source, document, Mistakes::default(), decode)
+    finish(source, document, Decoder::default(), decode)
 }
 
 /// Like [`document`], for a parsed document and the mistakes already found in it.
@@ -340,23 +337,23 @@ pub fn document<T>(
 pub(super) fn finish<T>(
     source: &Source,
     mut document: KdlDocument,
-    mut mistakes: Mistakes,
-    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
+    mut decoder: Decoder,
+    decode: impl FnOnce(&mut Decoder, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
     let absent = environment::replace(&mut document);
     let spans: Vec<Span> = absent.iter().map(|mistake| mistake.span).collect();
-    mistakes.found.extend(absent);
-    let before = mistakes.found.len();
-    let decoded = decode(&mut mistakes, document.nodes());
+    decoder.found.extend(absent);
+    let before = decoder.found.len();
+    let decoded = decode(&mut decoder, document.nodes());
     // What else is wrong with a value that is absent follows from that.
     let follows = |mistake: &Diagnostic| spans.iter().any(|span| span.includes(mistake.span));
-    let others = mistakes.found.split_off(before);
-    mistakes
+    let others = decoder.found.split_off(before);
+    decoder
         .found
         .extend(others.into_iter().filter(|mistake| !follows(mistake)));
-    match mistakes.found.is_empty() {
+    match decoder.found.is_empty() {
         true => Ok(decoded),
-        false => Err(Report::new(source.clone(), mistakes.found)),
+        false => Err(Report::new(source.clone(), decoder.found)),
     }
 }
 
@@ -507,9 +504,9 @@ mod tests {
 
     fn problems(text: &str) -> Vec<String> {
         let document = KdlDocument::parse_v2(text).unwrap();
-        let mut mistakes = Mistakes::default();
-        mistakes.check(&document.nodes()[0], &SHAPE);
-        mistakes
+        let mut decoder = Decoder::default();
+        decoder.check(&document.nodes()[0], &SHAPE);
+        decoder
             .found
             .into_iter()
             .map(|found| format!("{} | {}", found.message, found.help))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Takes, Wrong, block, child, head, text};
+use super::decode::{Decoder, Takes, Wrong, block, child, head, text};
 use super::error::Diagnostic;
 use super::units::size;
 use super::words::words;
@@ -50,9 +50,9 @@ pub enum TapReader {
 }
 
 /// Decodes the section, if there is one.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Dnstap> {
+pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<Dnstap> {
     let node = child(nodes, "dnstap")?;
-    let written = DNSTAP.read(mistakes, node);
+    let written = DNSTAP.read(decoder, node);
     let nodes = block(node);
     let limit = child(nodes, "size");
     let tells = |whose| child(nodes, "messages").is_none() || written.messages.contains(&whose);
@@ -64,7 +64,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) 
     };
     if let (Some(limit), TapReader::Unix(_) | TapReader::Tcp(_)) = (limit, &to) {
         let problem = "`size` is for a file, and this is a socket";
-        mistakes.push(Diagnostic::new(head(limit), problem).help("remove it"));
+        decoder.push(Diagnostic::new(head(limit), problem).help("remove it"));
     }
     Some(Dnstap {
         to,

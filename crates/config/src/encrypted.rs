@@ -9,7 +9,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use rustls::pki_types::ServerName;
 
 use super::address::{DNS_PORT, address, check, parse};
-use super::decode::{Mistakes, Wrong, arguments, block, child, head, property, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, head, property, text};
 use super::error::Diagnostic;
 use super::files;
 use super::upstream::{Encryption, NamedUpstream, Upstream};
@@ -195,42 +195,42 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
 }
 
 /// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.
-pub(super) fn trust(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Trust {
-    TLS.read(mistakes, node);
+pub(super) fn trust(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Trust {
+    TLS.read(decoder, node);
     let nodes = block(node);
     let mut trust = Trust {
-        authorities: mistakes
+        authorities: decoder
             .scalar(nodes, CA.shape.example, text)
-            .and_then(|_| authorities(mistakes, files, arguments(child(nodes, "ca")?).next()?)),
+            .and_then(|_| authorities(decoder, files, arguments(child(nodes, "ca")?).next()?)),
         ..Trust::default()
     };
     if let Some(node) = child(nodes, "pin") {
-        mistakes.check(node, &PIN.shape);
+        decoder.check(node, &PIN.shape);
         trust.pins = arguments(node)
-            .filter_map(|entry| mistakes.value("pin", entry, pin))
+            .filter_map(|entry| decoder.value("pin", entry, pin))
             .collect();
     }
-    trust.identity = child(nodes, "certificate").and_then(|node| identity(mistakes, files, node));
+    trust.identity = child(nodes, "certificate").and_then(|node| identity(decoder, files, node));
     trust
 }
 
-fn authorities(mistakes: &mut Mistakes, files: &mut Files<'_>, entry: &KdlEntry) -> Option<Authorities> {
+fn authorities(decoder: &mut Decoder, files: &mut Files<'_>, entry: &KdlEntry) -> Option<Authorities> {
     let written = text(entry.value()).ok()?;
     let read = files.read(&written).and_then(|pem| Authorities::from_pem(&pem));
     read.map_err(|problem| {
         let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
         let usual = "name a file with the certificates of authorities, in PEM";
-        mistakes.push(wrong.help(files.help(&written, usual)));
+        decoder.push(wrong.help(files.help(&written, usual)));
     })
     .ok()
 }
 
 /// Decodes `certificate "FILE" key="FILE"`.
-pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Identity> {
-    let written = CERTIFICATE.read(mistakes, node);
+pub(super) fn identity(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Identity> {
+    let written = CERTIFICATE.read(decoder, node);
     let Some(key_entry) = property(node, "key") else {
         let missing = Diagnostic::new(head(node), "`certificate` needs the file of its key");
-        mistakes.push(missing.help(format!("write: {}", CERTIFICATE.shape.example)));
+        decoder.push(missing.help(format!("write: {}", CERTIFICATE.shape.example)));
         return None;
     };
     let (certificate, key) = (written.chain?, written.key?);
@@ -239,7 +239,7 @@ pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &Kd
         files.read(written).map_err(|problem| {
             let unreadable = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
             let help = files.help(written, "name a file in PEM that dnsweir can read");
-            mistakes.push(unreadable.help(help));
+            decoder.push(unreadable.help(help));
         })
     };
     let (pem, key_pem) = (read(&certificate, entry), read(&key, key_entry));
@@ -252,7 +252,7 @@ pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &Kd
                 (&certificate, entry)
             };
             let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-            mistakes.push(wrong.help(
+            decoder.push(wrong.help(
                 "name a certificate, with those between it and its authority, and its key, both in PEM",
             ));
         })

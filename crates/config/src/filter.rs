@@ -9,7 +9,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::config_block::{ConfigNode, ConfigValue, Place};
 use super::data::Data;
-use super::decode::{Mistakes, Wrong, block, boolean, child, head, text, whole, word};
+use super::decode::{Decoder, Wrong, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
 use super::files::{Files, unreadable_help};
 use super::module::{self, Module};
@@ -236,13 +236,13 @@ pub enum OnError {
 
 /// Finds the test cases of `filter`: the file that it names, or the one beside its module if that exists.
 pub(super) fn test_cases(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     filter: &KdlNode,
     module: Option<&module::Written>,
 ) -> Option<TestCasesFile> {
     let nodes = block(filter);
-    let named = mistakes.scalar(nodes, TEST_CASES.shape.example, text);
+    let named = decoder.scalar(nodes, TEST_CASES.shape.example, text);
     let node = child(nodes, "test-cases");
     let (path, span) = match (&named, module) {
         (Some(name), _) => (files.folder.join(name), node.map_or(head(filter), head)),
@@ -266,7 +266,7 @@ pub(super) fn test_cases(
             let problem = format!("the test cases {name} cannot be read: {error}");
             let usual = "name a text file; a relative path begins at the configuration's folder";
             let help = unreadable_help(&named.unwrap_or_default(), &path, usual);
-            mistakes.push(Diagnostic::new(span, problem).help(help));
+            decoder.push(Diagnostic::new(span, problem).help(help));
             None
         }
     }
@@ -278,10 +278,10 @@ pub fn test_cases_beside(module: &Path) -> PathBuf {
 }
 
 /// Reports an empty `limits`.
-fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Limits) {
+fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Limits) {
     if node.entries().is_empty() {
         let empty = Diagnostic::new(head(node), "`limits` is empty");
-        mistakes.push(empty.help(format!("write: {}", LIMITS.shape.example)));
+        decoder.push(empty.help(format!("write: {}", LIMITS.shape.example)));
     }
 }
 

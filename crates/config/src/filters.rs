@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kdl::{KdlEntry, KdlNode};
 
 use super::config_block;
-use super::decode::{Mistakes, arguments, block, child, head};
+use super::decode::{Decoder, arguments, block, child, head};
 use super::error::{Diagnostic, Span};
 use super::files::Files;
 use super::filter::{FILTER, Filter, filter_name, test_cases};
@@ -71,7 +71,7 @@ impl<'a> Filters<'a> {
 
     /// Decodes a filter that a zone uses but that has no node: it has all defaults, and its module is in the
     /// `filters` folder. If the module is missing, so is the filter; the zone reports that.
-    pub(crate) fn decode_used(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, name: &KdlEntry) {
+    pub(crate) fn decode_used(&mut self, decoder: &mut Decoder, files: &mut Files<'_>, name: &KdlEntry) {
         let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
         if self.known.iter().any(known) {
             return;
@@ -85,33 +85,33 @@ impl<'a> Filters<'a> {
         node.set_span(name.span());
         node.name_mut().set_span(name.span());
         node.push(name.clone());
-        self.decode(mistakes, files, &node);
+        self.decode(decoder, files, &node);
     }
 
     /// Decodes one `filter`.
-    pub fn decode(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) {
-        let mut written = FILTER.read(mistakes, node);
+    pub fn decode(&mut self, decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) {
+        let mut written = FILTER.read(decoder, node);
         let nodes = block(node);
         let beside = arguments(node).next().and_then(|name| self.module_of(name));
-        written.module = module::decode(mistakes, files.folder, beside, node);
+        written.module = module::decode(decoder, files.folder, beside, node);
         let module = written.module.as_ref();
-        written.code = module::code(mistakes, files, self.builtins, node, module);
-        written.signed_by = self.signed_by(mistakes, nodes, module);
-        written.test_cases = test_cases(mistakes, files, node, module);
+        written.code = module::code(decoder, files, self.builtins, node, module);
+        written.signed_by = self.signed_by(decoder, nodes, module);
+        written.test_cases = test_cases(decoder, files, node, module);
         if let Some(node) = child(nodes, "wasi") {
-            written.wasi = wasi::decode(mistakes, files.folder, node);
+            written.wasi = wasi::decode(decoder, files.folder, node);
         }
         written.refresh =
-            child(nodes, "refresh").and_then(|node| refresh::decode(mistakes, files.folder, node));
+            child(nodes, "refresh").and_then(|node| refresh::decode(decoder, files.folder, node));
         files.limit_data(written.limits.data);
         let config = child(nodes, "config");
-        written.config = config.map_or_else(Vec::new, |node| config_block::decode(mistakes, files, node));
+        written.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, files, node));
 
-        let Some(name) = mistakes.argument(node, filter_name) else {
+        let Some(name) = decoder.argument(node, filter_name) else {
             return;
         };
         if let Some((_, first, _)) = self.known.iter().find(|(known, ..)| *known == name) {
-            mistakes.push(
+            decoder.push(
                 Diagnostic::new(head(node), format!("filter {name:?} is defined twice"))
                     .label("again")
                     .other(*first, "first here")
@@ -128,7 +128,7 @@ impl<'a> Filters<'a> {
     /// Decodes `signed-by`.
     fn signed_by(
         &self,
-        mistakes: &mut Mistakes,
+        decoder: &mut Decoder,
         nodes: &[KdlNode],
         module: Option<&module::Written>,
     ) -> SignedBy {
@@ -137,20 +137,20 @@ impl<'a> Filters<'a> {
         };
         if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
             let problem = "`signed-by` is for modules from registries alone";
-            mistakes.push(
+            decoder.push(
                 Diagnostic::new(head(node), problem)
                     .help("remove it, or write: module \"oci://REGISTRY/NAME:TAG\""),
             );
             return SignedBy::default();
         }
-        signatures::signed_by(mistakes, self.signatures, node)
+        signatures::signed_by(decoder, self.signatures, node)
     }
 
     /// Reports unused filters, and returns all of them; if nothing was reported, none is missing.
-    pub fn finish(self, mistakes: &mut Mistakes) -> Vec<Filter> {
+    pub fn finish(self, decoder: &mut Decoder) -> Vec<Filter> {
         for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
             let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));
-            mistakes.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
+            decoder.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
         }
         self.decoded.into_iter().flatten().collect()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Mistakes, Wrong, arguments, block, child, head, whole, word};
+use super::decode::{Decoder, Wrong, arguments, block, child, head, whole, word};
 use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
 use super::files;
@@ -169,17 +169,17 @@ pub(super) struct Place<'a> {
 }
 
 /// Decodes `forward`.
-pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
-    let mut forward = FORWARD.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, place: &mut Place<'_>, node: &KdlNode) -> Forward {
+    let mut forward = FORWARD.read(decoder, node);
     let nodes = block(node);
-    let scheme = upstreams(mistakes, place, node, &mut forward);
-    bootstrap(mistakes, place, node, &forward);
-    forward.trust = trust(mistakes, place, nodes, scheme);
+    let scheme = upstreams(decoder, place, node, &mut forward);
+    bootstrap(decoder, place, node, &forward);
+    forward.trust = trust(decoder, place, nodes, scheme);
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
-        refuse_protocol(mistakes, nodes, scheme);
+        refuse_protocol(decoder, nodes, scheme);
     }
-    refuse_method(mistakes, nodes, scheme);
+    refuse_method(decoder, nodes, scheme);
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
             .or(child(nodes, "deadline"))
@@ -189,57 +189,57 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
             spell_duration(forward.timeout),
             spell_duration(forward.deadline)
         );
-        mistakes.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
+        decoder.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
     }
     forward
 }
 
 /// Reports named upstreams without `bootstrap`, and `bootstrap` without named upstreams.
-fn bootstrap(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode, forward: &Forward) {
+fn bootstrap(decoder: &mut Decoder, place: &Place<'_>, node: &KdlNode, forward: &Forward) {
     let written = child(block(node), "bootstrap");
     match (forward.named.first(), written) {
         (Some(named), None) => {
             let problem = format!("no server is named that knows the addresses of {}", named.host);
-            mistakes.push(Diagnostic::new(head(node), problem).help(
+            decoder.push(Diagnostic::new(head(node), problem).help(
                 "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the name, \
                  as in \"tls://192.0.2.1%dns.example\"",
             ));
         }
         (None, Some(written)) => {
             let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
-            mistakes.push(Diagnostic::new(head(written), problem).help("remove it"));
+            decoder.push(Diagnostic::new(head(written), problem).help("remove it"));
         }
         _ => {}
     }
     for entry in written.into_iter().flat_map(arguments) {
         if let Ok(server) = address(DNS_PORT)(entry.value()) {
-            refuse_loop(mistakes, place, server, entry.span().into());
+            refuse_loop(decoder, place, server, entry.span().into());
         }
     }
 }
 
 /// Reports a `protocol` beside upstreams that have a scheme.
-fn refuse_protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Encryption) {
+fn refuse_protocol(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Encryption) {
     if let Some(node) = child(nodes, "protocol") {
         let problem = format!(
             "the upstreams are asked over {}://, and not over this",
             scheme.word()
         );
-        mistakes.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
+        decoder.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
     }
 }
 
 /// Reports `https-method` beside upstreams that do not use HTTPS.
-fn refuse_method(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryption>) {
+fn refuse_method(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) {
     if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
         let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
-        mistakes.push(Diagnostic::new(head(node), problem).help("remove it"));
+        decoder.push(Diagnostic::new(head(node), problem).help("remove it"));
     }
 }
 
 /// `tls { … }`
 fn trust(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     nodes: &[KdlNode],
     scheme: Option<Encryption>,
@@ -249,7 +249,7 @@ fn trust(
     };
     if scheme.is_none() {
         let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
-        mistakes.push(
+        decoder.push(
             Diagnostic::new(head(node), problem)
                 .help("write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\""),
         );
@@ -258,7 +258,7 @@ fn trust(
         folder: place.folder,
         met: place.files,
     };
-    encrypted::trust(mistakes, &mut files, node)
+    encrypted::trust(decoder, &mut files, node)
 }
 
 /// The parsed values of a `forward`, each with its span.
@@ -278,11 +278,11 @@ struct Found {
 }
 
 impl Found {
-    fn take_file(&mut self, mistakes: &mut Mistakes, place: &mut Place<'_>, entry: &KdlEntry, path: &str) {
+    fn take_file(&mut self, decoder: &mut Decoder, place: &mut Place<'_>, entry: &KdlEntry, path: &str) {
         let span = Span::from(entry.span());
         self.schemes.push((None, span));
         self.written.push(Written::In(place.folder.join(path)));
-        let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
+        let (servers, mut why) = resolv_conf(decoder, place, entry, path);
         for address in servers.usable {
             if !self.upstreams.iter().any(|(known, _)| known.address == address) {
                 self.upstreams.push((address.into(), span));
@@ -295,9 +295,9 @@ impl Found {
         place.interfaces.extend(servers.interfaces);
     }
 
-    fn take(&mut self, mistakes: &mut Mistakes, entry: &KdlEntry) {
+    fn take(&mut self, decoder: &mut Decoder, entry: &KdlEntry) {
         let span = Span::from(entry.span());
-        let Some((target, scheme)) = mistakes.value("forward", entry, upstream) else {
+        let Some((target, scheme)) = decoder.value("forward", entry, upstream) else {
             return;
         };
         self.schemes.push((scheme, span));
@@ -312,7 +312,7 @@ impl Found {
             Target::Named(upstream) => (place_of(&self.named, upstream), upstream.host.clone()),
         };
         match (known, target) {
-            (Some(first), _) => mistakes.push(
+            (Some(first), _) => decoder.push(
                 Diagnostic::new(span, format!("upstream {spelled} is written twice"))
                     .label("again")
                     .other(first, "first here")
@@ -345,7 +345,7 @@ fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
 /// Decodes the upstreams with an address, including those from files, and those with only a name. Returns their
 /// common scheme, if there is one.
 fn upstreams(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     node: &KdlNode,
     forward: &mut Forward,
@@ -353,22 +353,22 @@ fn upstreams(
     let mut found = Found::default();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
-            Some(path) => found.take_file(mistakes, place, entry, path),
-            None => found.take(mistakes, entry),
+            Some(path) => found.take_file(decoder, place, entry, path),
+            None => found.take(decoder, entry),
         }
     }
     let count = found.upstreams.len();
     if count > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
         let problem = format!("{count} upstreams are more than the {MOST_UPSTREAMS} allowed");
-        mistakes.push(Diagnostic::new(head(node), problem).help("remove some of them"));
+        decoder.push(Diagnostic::new(head(node), problem).help("remove some of them"));
     }
     for (upstream, span) in &found.upstreams {
-        refuse_loop(mistakes, place, upstream.address, *span);
+        refuse_loop(decoder, place, upstream.address, *span);
     }
     if count == 0 && !found.awaited {
-        found.unusable.into_iter().for_each(|why| mistakes.push(why));
+        found.unusable.into_iter().for_each(|why| decoder.push(why));
     }
-    refuse_mixture(mistakes, &found.schemes);
+    refuse_mixture(decoder, &found.schemes);
     let upstreams = found.upstreams.into_iter().map(|(upstream, _)| upstream);
     forward.upstreams = upstreams.collect();
     let named = found.named.into_iter().map(|(upstream, _)| upstream);
@@ -379,13 +379,13 @@ fn upstreams(
 
 /// Reports upstreams of one stage with different schemes. Otherwise, an attacker who blocks the encrypted one
 /// could read the queries sent to the other.
-fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)]) {
+fn refuse_mixture(decoder: &mut Decoder, schemes: &[(Option<Encryption>, Span)]) {
     let Some((first, first_span)) = schemes.first() else {
         return;
     };
     if let Some((_, span)) = schemes.iter().find(|(scheme, _)| scheme != first) {
         let problem = "the upstreams of one `forward` are asked in one way, and these are not";
-        mistakes.push(
+        decoder.push(
             Diagnostic::new(*span, problem)
                 .label("another way than the first")
                 .other(*first_span, "the first")
@@ -419,10 +419,10 @@ fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
 }
 
 /// Reports an upstream that is this proxy.
-fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr, span: Span) {
+fn refuse_loop(decoder: &mut Decoder, place: &Place<'_>, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
         let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
-        mistakes.push(nobody.help("write the address of the server to ask"));
+        decoder.push(nobody.help("write the address of the server to ask"));
         return;
     }
     let Some((listener, listens)) = loops(place.listeners, place.node, upstream) else {
@@ -433,7 +433,7 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
     } else {
         "listens here"
     };
-    mistakes.push(
+    decoder.push(
         Diagnostic::new(
             span,
             format!("forwarding to {upstream} is a loop: the proxy itself listens there"),
@@ -465,7 +465,7 @@ pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: Socket
 
 /// The name servers in the resolv.conf at `path`, and the problems to report if there are no other upstreams.
 fn resolv_conf(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     entry: &KdlEntry,
     path: &str,
@@ -483,7 +483,7 @@ fn resolv_conf(
             (found, unusable)
         }
         Err(problem) => {
-            mistakes.push(Diagnostic::new(span, format!("{}: {problem}", path.display())).help(help));
+            decoder.push(Diagnostic::new(span, format!("{}: {problem}", path.display())).help(help));
             (NameServers::default(), Vec::new())
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode};
 
-use super::decode::{Mistakes, arguments, finish, head, text};
+use super::decode::{Decoder, arguments, finish, head, text};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::read_source;
 use super::syntax;
@@ -30,7 +30,7 @@ struct Whole {
     /// The included files and folders.
     files: Vec<PathBuf>,
     /// Mistakes in `include`s.
-    mistakes: Mistakes,
+    decoder: Decoder,
 }
 
 /// Decodes `source` with everything it includes; relative paths start at `folder`. `decode` also gets the
@@ -41,14 +41,14 @@ struct Whole {
 pub(super) fn document<T>(
     source: &Source,
     folder: &Path,
-    decode: impl FnOnce(&mut Mistakes, &Source, Vec<PathBuf>, &[KdlNode]) -> T,
+    decode: impl FnOnce(&mut Decoder, &Source, Vec<PathBuf>, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
     let parsed = syntax::document(source.text());
     let mut parsed = parsed.map_err(|mistakes| Report::new(source.clone(), mistakes))?;
     let mut whole = Whole {
         source: source.clone(),
         files: Vec::new(),
-        mistakes: Mistakes::default(),
+        decoder: Decoder::default(),
     };
     let outside = std::mem::replace(&mut parsed, KdlDocument::new());
     let expanded = whole.expanded(folder, &mut Vec::new(), outside);
@@ -56,11 +56,11 @@ pub(super) fn document<T>(
     let Whole {
         source,
         files,
-        mistakes,
+        decoder,
     } = whole;
     let included = files.clone();
-    let decoded = finish(&source, parsed, mistakes, |mistakes, nodes| {
-        decode(mistakes, &source, included, nodes)
+    let decoded = finish(&source, parsed, decoder, |decoder, nodes| {
+        decode(decoder, &source, included, nodes)
     });
     decoded.map_err(|report| report.with_files(&files))
 }
@@ -98,17 +98,17 @@ impl Whole {
         open: &mut Vec<PathBuf>,
         node: &KdlNode,
     ) -> Result<Vec<KdlNode>, Report> {
-        self.mistakes.check(node, &INCLUDE.shape);
+        self.decoder.check(node, &INCLUDE.shape);
         let mut nodes = Vec::new();
         for entry in arguments(node) {
-            let Some(name) = self.mistakes.value(NAME, entry, text) else {
+            let Some(name) = self.decoder.value(NAME, entry, text) else {
                 continue;
             };
             for file in self.files_at(&folder.join(name), entry) {
                 if open.contains(&file) {
                     let again = format!("{} includes itself", file.display());
                     let again = Diagnostic::new(entry.span().into(), again);
-                    self.mistakes
+                    self.decoder
                         .push(again.help("remove one of the `include`s on the way to it"));
                     continue;
                 }
@@ -140,7 +140,7 @@ impl Whole {
             Err(error) => {
                 let problem = format!("{} cannot be included: {error}", path.display());
                 let unreadable = Diagnostic::new(entry.span().into(), problem);
-                self.mistakes
+                self.decoder
                     .push(unreadable.help("name a file, or a folder with .kdl files"));
                 Vec::new()
             }
@@ -157,7 +157,7 @@ impl Whole {
         if self.files.len() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
             let (files, octets) = MOST;
             let problem = format!("a configuration has at most {files} files and {octets} bytes");
-            self.mistakes
+            self.decoder
                 .push(Diagnostic::new(include, problem).help("include less"));
             return Ok(None);
         }

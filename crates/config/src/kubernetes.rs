@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, arguments, block, boolean, child, head, text, word};
+use super::decode::{Decoder, Wrong, arguments, block, boolean, child, head, text, word};
 use super::error::Diagnostic;
 use super::files;
 use super::forward::{Place, is_path};
@@ -118,19 +118,19 @@ const LONGEST_KUBECONFIG: u64 = 1 << 20;
 
 /// Decodes `kubernetes` in a zone with the names `zones`.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     zones: &[String],
     node: &KdlNode,
 ) -> Kubernetes {
-    let mut kubernetes = KUBERNETES.read(mistakes, node);
+    let mut kubernetes = KUBERNETES.read(decoder, node);
     let nodes = block(node);
-    let domain = mistakes.scalar(nodes, DOMAIN_WORD.shape.example, zone_name);
-    let external = external(mistakes, zones, nodes);
+    let domain = decoder.scalar(nodes, DOMAIN_WORD.shape.example, zone_name);
+    let external = external(decoder, zones, nodes);
     let multicluster = match child(nodes, "multicluster") {
         Some(node) => {
-            mistakes.check(node, &MULTICLUSTER.shape);
-            own_names(mistakes, zones, node)
+            decoder.check(node, &MULTICLUSTER.shape);
+            own_names(decoder, zones, node)
         }
         None => Vec::new(),
     };
@@ -147,34 +147,34 @@ pub(super) fn decode(
     kubernetes.domain = domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned());
     kubernetes.multicluster = multicluster;
     kubernetes.external = external;
-    kubernetes.autopath = autopath(mistakes, place, nodes, kubernetes.pods);
-    kubernetes.fallthrough = fallthrough(mistakes, nodes);
-    kubernetes.kubeconfig = kubeconfig(mistakes, place.folder, nodes);
-    kubernetes.transfer = transfer::decode(mistakes, place.keys, nodes);
+    kubernetes.autopath = autopath(decoder, place, nodes, kubernetes.pods);
+    kubernetes.fallthrough = fallthrough(decoder, nodes);
+    kubernetes.kubeconfig = kubeconfig(decoder, place.folder, nodes);
+    kubernetes.transfer = transfer::decode(decoder, place.keys, nodes);
     kubernetes
 }
 
 /// Decodes the zones of services' external addresses.
-fn external(mistakes: &mut Mistakes, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
+fn external(decoder: &mut Decoder, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
     let node = child(nodes, "external")?;
-    let mut external = EXTERNAL.read(mistakes, node);
-    external.zones = own_names(mistakes, zones, node);
+    let mut external = EXTERNAL.read(decoder, node);
+    external.zones = own_names(decoder, zones, node);
     Some(external)
 }
 
 /// The names in a node; reports names outside the zone, for which no query would arrive.
-fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<String> {
+fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<String> {
     let word = node.name().value();
     let mut names = Vec::new();
     for entry in arguments(node) {
-        let Some(name) = mistakes.value(word, entry, zone_name) else {
+        let Some(name) = decoder.value(word, entry, zone_name) else {
             continue;
         };
         let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
         if !zones.iter().any(is_in) {
             let problem = format!("`{word}`: no query for {name} comes to this zone");
             let lost = Diagnostic::new(entry.span().into(), problem);
-            mistakes.push(lost.help(format!("write the name behind `zone`, too: zone {name:?}")));
+            decoder.push(lost.help(format!("write the name behind `zone`, too: zone {name:?}")));
         }
         names.push(name);
     }
@@ -183,43 +183,38 @@ fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<S
 
 /// The search domains of pods after those of the cluster.
 fn autopath(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     nodes: &[KdlNode],
     pods: Pods,
 ) -> Option<Vec<String>> {
     let node = child(nodes, "autopath")?;
-    mistakes.check(node, &AUTOPATH.shape);
+    decoder.check(node, &AUTOPATH.shape);
     if pods != Pods::Verified {
         let unknown = Diagnostic::new(head(node), "`autopath` has to know which pod asks");
-        mistakes.push(unknown.help("write `pods \"verified\"` beside it"));
+        decoder.push(unknown.help("write `pods \"verified\"` beside it"));
     }
     let mut domains = Vec::new();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
-            Some(path) => domains.extend(search_list_of(mistakes, place, entry, path)),
-            None => domains.extend(mistakes.value("autopath", entry, zone_name)),
+            Some(path) => domains.extend(search_list_of(decoder, place, entry, path)),
+            None => domains.extend(decoder.value("autopath", entry, zone_name)),
         }
     }
     if domains.len() > MOST_SEARCHED {
         let problem = format!("{} domains are too many to search in", domains.len());
-        mistakes.push(Diagnostic::new(head(node), problem).help(format!("at most {MOST_SEARCHED}")));
+        decoder.push(Diagnostic::new(head(node), problem).help(format!("at most {MOST_SEARCHED}")));
     }
     Some(domains)
 }
 
 /// The search list of a resolv.conf, without entries that are not domains.
-fn search_list_of(
-    mistakes: &mut Mistakes,
-    place: &mut Place<'_>,
-    entry: &KdlEntry,
-    path: &str,
-) -> Vec<String> {
+fn search_list_of(decoder: &mut Decoder, place: &mut Place<'_>, entry: &KdlEntry, path: &str) -> Vec<String> {
     let path = place.folder.join(path);
     place.files.note(&path);
     let list = search_list(&path).unwrap_or_else(|problem| {
         let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
-        mistakes.push(unusable.help("name a resolv.conf, or write the domains here"));
+        decoder.push(unusable.help("name a resolv.conf, or write the domains here"));
         Vec::new()
     });
     let names = list.into_iter().map(KdlValue::String);
@@ -227,24 +222,24 @@ fn search_list_of(
 }
 
 /// The names below which missing names are left to the next stage.
-pub(super) fn fallthrough(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<String> {
-    match mistakes.list(nodes, "fallthrough", &FALLTHROUGH.shape, zone_name) {
+pub(super) fn fallthrough(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<String> {
+    match decoder.list(nodes, "fallthrough", &FALLTHROUGH.shape, zone_name) {
         // Without names: everywhere.
         Some(names) if names.is_empty() => vec![".".to_owned()],
         names => names.unwrap_or_default(),
     }
 }
 
-pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Kubeconfig> {
+pub(super) fn kubeconfig(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<Kubeconfig> {
     let node = child(nodes, "kubeconfig")?;
-    let kubeconfig = KUBECONFIG.read(mistakes, node);
-    let path = folder.join(mistakes.argument(node, text)?);
+    let kubeconfig = KUBECONFIG.read(decoder, node);
+    let path = folder.join(decoder.argument(node, text)?);
     if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
         let span = arguments(node)
             .next()
             .map_or(head(node), |entry| entry.span().into());
         let problem = format!("{}: cannot be read: {error}", path.display());
-        mistakes.push(Diagnostic::new(span, problem).help("name a kubeconfig file that dnsweir may read"));
+        decoder.push(Diagnostic::new(span, problem).help("name a kubeconfig file that dnsweir may read"));
     }
     Some(Kubeconfig { path, ..kubeconfig })
 }

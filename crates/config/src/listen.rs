@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::KdlNode;
 
 use super::clients::{self, Clients};
-use super::decode::{Mistakes, arguments, block, child, head, whole};
+use super::decode::{Decoder, arguments, block, child, head, whole};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
@@ -114,15 +114,15 @@ impl Listeners {
 
 /// Decodes `listen`. The addresses are returned even if there are other mistakes, for later checks.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut encrypted::Files<'_>,
     node: &KdlNode,
 ) -> (Listen, Listeners) {
-    let mut listen = LISTEN.read(mistakes, node);
+    let mut listen = LISTEN.read(decoder, node);
     let mut listeners = Listeners::default();
     let mut encrypted = Vec::new();
     for entry in arguments(node) {
-        let Some((address, encryption)) = mistakes.value("listen", entry, encrypted::listener) else {
+        let Some((address, encryption)) = decoder.value("listen", entry, encrypted::listener) else {
             continue;
         };
         let span = Span::from(entry.span());
@@ -131,7 +131,7 @@ pub(super) fn decode(
         encrypted.extend(encryption.map(|encryption| (address, encryption)));
         match earlier {
             Some(_) if shares => {}
-            Some((_, first)) => mistakes.push(
+            Some((_, first)) => decoder.push(
                 Diagnostic::new(span, format!("{address} is listed twice"))
                     .label("again")
                     .other(*first, "first here")
@@ -142,9 +142,9 @@ pub(super) fn decode(
     }
     let nodes = block(node);
     let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
-    listen.clients = clients::decode_of_listener(mistakes, nodes, &addresses);
+    listen.clients = clients::decode_of_listener(decoder, nodes, &addresses);
     listen.addresses = addresses;
-    listen.identity = identity(mistakes, files, node, &encrypted);
+    listen.identity = identity(decoder, files, node, &encrypted);
     listen.encrypted = encrypted;
     (listen, listeners)
 }
@@ -169,24 +169,24 @@ fn shares(
 
 /// Decodes `certificate`, which is required for encrypted listeners and refused otherwise.
 fn identity(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut encrypted::Files<'_>,
     node: &KdlNode,
     encrypted: &[(SocketAddr, Encryption)],
 ) -> Option<Identity> {
     match (child(block(node), "certificate"), encrypted.first()) {
-        (Some(certificate), Some(_)) => encrypted::identity(mistakes, files, certificate),
+        (Some(certificate), Some(_)) => encrypted::identity(decoder, files, certificate),
         (Some(certificate), None) => {
-            encrypted::CERTIFICATE.read(mistakes, certificate);
+            encrypted::CERTIFICATE.read(decoder, certificate);
             let problem = "`certificate` is for addresses with a scheme, and there is none";
-            mistakes.push(
+            decoder.push(
                 Diagnostic::new(head(certificate), problem).help("write one: listen \"tls://192.0.2.1\""),
             );
             None
         }
         (None, Some((address, encryption))) => {
             let problem = format!("{}://{address} needs a certificate", encryption.word());
-            mistakes.push(Diagnostic::new(head(node), problem).help(format!(
+            decoder.push(Diagnostic::new(head(node), problem).help(format!(
                 "write in the block of `listen`: {}",
                 encrypted::CERTIFICATE.shape.example
             )));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::clients::network;
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, text, word};
+use super::decode::{Decoder, Shape, Wrong, arguments, block, child, head, named_nodes, text, word};
 use super::error::Diagnostic;
 use super::location::{Properties, SOURCE};
 use super::name::zone_name;
@@ -108,51 +108,51 @@ const ANSWERS: [(&str, ListAnswer); 3] = [
 const MOST: usize = 64;
 
 /// Decodes `lists`; relative paths start at `folder`.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Lists {
-    let mut lists = LISTS.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Lists {
+    let mut lists = LISTS.read(decoder, node);
     let nodes = block(node);
     for node in named_nodes(nodes, "list") {
-        let Some(list) = list(mistakes, folder, node) else {
+        let Some(list) = list(decoder, folder, node) else {
             continue;
         };
         if lists.lists.iter().any(|known| known.name == list.name) {
             let problem = format!("there are two lists {:?}", list.name);
-            mistakes.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+            decoder.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
         }
         lists.lists.push(list);
     }
     if child(nodes, "list").is_none() {
         let empty = Diagnostic::new(head(node), "these `lists` have no list");
-        mistakes.push(empty.help(format!("write: {}", LIST.shape.example)));
+        decoder.push(empty.help(format!("write: {}", LIST.shape.example)));
     }
     if lists.lists.len() > MOST {
         let problem = format!("{} lists are more than the {MOST} allowed", lists.lists.len());
-        mistakes.push(Diagnostic::new(head(node), problem).help("put several into one file"));
+        decoder.push(Diagnostic::new(head(node), problem).help("put several into one file"));
     }
     lists
 }
 
-fn list(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<List> {
-    let mut list = LIST.read(mistakes, node);
+fn list(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<List> {
+    let mut list = LIST.read(decoder, node);
     let nodes = block(node);
-    list.name = mistakes.argument(node, text)?;
-    list.answer = answer(mistakes, nodes);
+    list.name = decoder.argument(node, text)?;
+    list.answer = answer(decoder, nodes);
     let Some(source) = child(nodes, "source") else {
         let missing = Diagnostic::new(head(node), "this list has no source");
-        mistakes.push(missing.help(format!("write: {}", LOCATION.shape.example)));
+        decoder.push(missing.help(format!("write: {}", LOCATION.shape.example)));
         return None;
     };
-    let properties = LOCATION.read(mistakes, source);
+    let properties = LOCATION.read(decoder, source);
     let entry = arguments(source).next()?;
-    (list.origin, list.size) = origin(mistakes, folder, source, properties, entry)?;
+    (list.origin, list.size) = origin(decoder, folder, source, properties, entry)?;
     Some(list)
 }
 
-fn answer(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> ListAnswer {
+fn answer(decoder: &mut Decoder, nodes: &[KdlNode]) -> ListAnswer {
     let Some(node) = child(nodes, "answer") else {
         return ListAnswer::default();
     };
-    mistakes.check(node, &ANSWER.shape);
+    decoder.check(node, &ANSWER.shape);
     let mut addresses: Vec<IpAddr> = Vec::new();
     let count = arguments(node).count();
     for entry in arguments(node) {
@@ -161,9 +161,9 @@ fn answer(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> ListAnswer {
             Some((_, answer)) if count == 1 => return answer.clone(),
             Some(_) => {
                 let beside = Diagnostic::new(entry.span().into(), format!("{found:?} stands beside others"));
-                mistakes.push(beside.help("write one word, or addresses"));
+                decoder.push(beside.help("write one word, or addresses"));
             }
-            None => addresses.extend(mistakes.value("answer", entry, address)),
+            None => addresses.extend(decoder.value("answer", entry, address)),
         }
     }
     ListAnswer::Addresses(addresses)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kdl::{KdlEntry, KdlNode};
 
 use super::config_block::{self, ConfigNode};
-use super::decode::{Mistakes, arguments, block, child, document, named_nodes};
+use super::decode::{Decoder, arguments, block, child, document, named_nodes};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, read_source};
 use super::filters::Filters;
@@ -48,8 +48,8 @@ pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> R
 
 fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
     let mut files = Files::new(folder);
-    let decoded = include::document(source, folder, |mistakes, source, included, nodes| {
-        let mut config = decode(mistakes, source, nodes, &mut files, builtins)?;
+    let decoded = include::document(source, folder, |decoder, source, included, nodes| {
+        let mut config = decode(decoder, source, nodes, &mut files, builtins)?;
         config.files.splice(0..0, included);
         Some(config)
     });
@@ -69,8 +69,8 @@ fn folder(path: &Path) -> &Path {
 /// Every mistake in it, or that the file cannot be read.
 pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
     let source = read_source(path)?;
-    let nodes = document(&source, |mistakes, nodes| {
-        config_block::nodes(mistakes, &mut Files::new(folder(path)), nodes)
+    let nodes = document(&source, |decoder, nodes| {
+        config_block::nodes(decoder, &mut Files::new(folder(path)), nodes)
     })?;
     Ok((source, nodes))
 }
@@ -136,28 +136,28 @@ pub fn admin_addresses(path: &Path) -> Vec<SocketAddr> {
 
 /// Decodes the whole configuration. If there are mistakes, the result is `None` or must not be used.
 fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     source: &Source,
     nodes: &[KdlNode],
     files: &mut Files<'_>,
     builtins: Builtins<'_>,
 ) -> Option<Config> {
     let folder = files.folder;
-    mistakes.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
-    let mut config = (FILE.fields)(mistakes, &KdlNode::new("file"), nodes);
-    check_presence(mistakes, nodes);
-    let (listen, listeners) = decode_listen(mistakes, files, nodes).unzip();
+    decoder.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
+    let mut config = (FILE.fields)(decoder, &KdlNode::new("file"), nodes);
+    check_presence(decoder, nodes);
+    let (listen, listeners) = decode_listen(decoder, files, nodes).unzip();
     let listeners = listeners.unwrap_or_default();
-    config.node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
+    config.node = child(nodes, "node").map(|node| node::decode(decoder, &listeners, node));
 
-    config.signatures = signatures::decode(mistakes, files, nodes);
+    config.signatures = signatures::decode(decoder, files, nodes);
     config.filters_folder = config.filters_folder.map(|path| folder.join(path));
     let filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
-    let mut filters = decode_filters(mistakes, files, nodes, filters);
-    let tsig = tsig::decode(mistakes, files, named_nodes(nodes, "tsig"));
+    let mut filters = decode_filters(decoder, files, nodes, filters);
+    let tsig = tsig::decode(decoder, files, named_nodes(nodes, "tsig"));
     let mut in_files = Vec::new();
     // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
-    let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
+    let (mut names, mut unused) = (zone::Names::default(), Decoder::default());
     let mut place = forward::Place {
         folder,
         listeners: &listeners,
@@ -168,22 +168,22 @@ fn decode(
         keys: &tsig,
     };
     config.zones = named_nodes(nodes, "zone")
-        .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))
+        .map(|node| zone::decode(decoder, &mut filters, &mut names, &mut place, node))
         .collect();
     zone::note_taken(&mut config.zones);
-    config.sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
-    config.filters = match config.zones.is_empty() || mistakes.has_unknown_nodes() {
+    config.sources = source::decode_named(decoder, &mut place, named_nodes(nodes, "source"));
+    config.filters = match config.zones.is_empty() || decoder.has_unknown_nodes() {
         true => filters.finish(&mut unused),
-        false => filters.finish(mistakes),
+        false => filters.finish(decoder),
     };
     config.clients =
-        child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS.shape, node));
-    config.admin = admin::decode(mistakes, nodes, &listeners);
+        child(nodes, "clients").map(|node| clients::decode(decoder, &clients::CLIENTS.shape, node));
+    config.admin = admin::decode(decoder, nodes, &listeners);
     config.control = config.control.map(|path| folder.join(path));
-    config.dnstap = dnstap::decode(mistakes, folder, nodes);
+    config.dnstap = dnstap::decode(decoder, folder, nodes);
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
-    config.registries = registries::decode(mistakes, folder, nodes);
-    config.pods = pods::decode(mistakes, folder, nodes);
+    config.registries = registries::decode(decoder, folder, nodes);
+    config.pods = pods::decode(decoder, folder, nodes);
     config.files = files.met.order().to_vec();
     config.interfaces = interfaces(nodes, in_files);
     config.source = source.clone();
@@ -215,7 +215,7 @@ fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Opti
 
 /// Decodes `listen`.
 fn decode_listen(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     nodes: &[KdlNode],
 ) -> Option<(Listen, listen::Listeners)> {
@@ -223,29 +223,29 @@ fn decode_listen(
         folder: files.folder,
         met: &mut files.met,
     };
-    Some(listen::decode(mistakes, &mut files, child(nodes, "listen")?))
+    Some(listen::decode(decoder, &mut files, child(nodes, "listen")?))
 }
 
 /// Decodes the `filter` nodes, and the filters in the folder that a zone uses.
 fn decode_filters<'a>(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     nodes: &[KdlNode],
     mut filters: Filters<'a>,
 ) -> Filters<'a> {
     for node in named_nodes(nodes, "filter") {
-        filters.decode(mistakes, files, node);
+        filters.decode(decoder, files, node);
     }
     for node in named_nodes(nodes, "zone").flat_map(|zone| named_nodes(block(zone), "use")) {
         if let Some(name) = arguments(node).next() {
-            filters.decode_used(mistakes, files, name);
+            filters.decode_used(decoder, files, name);
         }
     }
     filters
 }
 
 /// Reports missing sections, unless a section is unknown: it may be the missing one, misspelled.
-fn check_presence(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
+fn check_presence(decoder: &mut Decoder, nodes: &[KdlNode]) {
     if nodes
         .iter()
         .any(|node| !FILE.shape.children.contains(&node.name().value()))
@@ -261,7 +261,7 @@ fn check_presence(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
     ] {
         if child(nodes, section).is_none() {
             let missing = Diagnostic::new(Span::default(), format!("there is no `{section}`"));
-            mistakes.push(missing.help(help));
+            decoder.push(missing.help(help));
         }
     }
 }

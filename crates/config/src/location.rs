@@ -7,7 +7,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 use url::{Host, Url};
 
-use super::decode::{Mistakes, Wrong, boolean, head, path, property, text};
+use super::decode::{Decoder, Wrong, boolean, head, path, property, text};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, s, size};
 use super::words::words;
@@ -58,7 +58,7 @@ pub(super) fn is_url(text: &str) -> bool {
 
 /// Decodes the URL `written` and the properties of `node`; relative paths start at `folder`.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     folder: &Path,
     node: &KdlNode,
     properties: Properties,
@@ -69,13 +69,13 @@ pub(super) fn decode(
     let url = match url(written, plain, token.is_some()) {
         Ok(url) => url,
         Err(wrong) => {
-            mistakes.push(Diagnostic::new(span, format!("{written:?} {}", wrong.problem)).help(wrong.help));
+            decoder.push(Diagnostic::new(span, format!("{written:?} {}", wrong.problem)).help(wrong.help));
             return None;
         }
     };
     if plain && url.scheme() == "https" {
         let at = property(node, "plain").map_or(head(node), |entry| entry.span().into());
-        mistakes.push(Diagnostic::new(at, "`plain` is for http://").help("remove it"));
+        decoder.push(Diagnostic::new(at, "`plain` is for http://").help("remove it"));
     }
     Some(Location {
         url,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kdl::{KdlNode, KdlValue};
 use sha2::{Digest, Sha256};
 
-use super::decode::{Mistakes, Wrong, arguments, block, child, head, suggestion, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, head, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::files::Files;
 use super::hex;
@@ -66,7 +66,7 @@ pub(super) struct Written {
 
 /// Decodes the `module` of `filter`. By default, it is the file `beside`, if there is a `filters` folder.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     folder: &Path,
     beside: Option<PathBuf>,
     filter: &KdlNode,
@@ -80,18 +80,18 @@ pub(super) fn decode(
             });
         }
         let missing = Diagnostic::new(head(filter), "this filter needs a `module`");
-        mistakes.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
+        decoder.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
         return None;
     };
-    mistakes.check(node, &MODULE.shape);
-    let text = mistakes.argument(node, text)?;
+    decoder.check(node, &MODULE.shape);
+    let text = decoder.argument(node, text)?;
     let span = arguments(node)
         .next()
         .map_or(head(node), |entry| entry.span().into());
     match Module::parse(&text, folder) {
         Ok(module) => Some(Written { module, text, span }),
         Err(wrong) => {
-            mistakes.push(Diagnostic::new(span, format!("{text:?} {wrong}")));
+            decoder.push(Diagnostic::new(span, format!("{text:?} {wrong}")));
             None
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn decode(
 
 /// Reads the code of `filter` and checks its `sha256`. The code of an artifact is empty until delivery.
 pub(super) fn code(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     builtins: Builtins<'_>,
     filter: &KdlNode,
@@ -107,21 +107,21 @@ pub(super) fn code(
 ) -> Option<Bytes> {
     let nodes = block(filter);
     let digest = child(nodes, "sha256");
-    let expected = mistakes.scalar(nodes, SHA256.shape.example, sha256);
+    let expected = decoder.scalar(nodes, SHA256.shape.example, sha256);
     let written = written?;
     match &written.module {
         Module::Builtin(name) => {
             if let Some(digest) = digest {
                 let problem = "a built-in filter takes no `sha256`: it is part of the program";
-                mistakes.push(Diagnostic::new(head(digest), problem).help("remove it"));
+                decoder.push(Diagnostic::new(head(digest), problem).help("remove it"));
             }
-            builtin(mistakes, builtins, name, written.span)
+            builtin(decoder, builtins, name, written.span)
         }
         Module::Artifact(_) => {
             if let Some(digest) = digest {
                 let problem = "a module from a registry takes no `sha256`";
                 let help = "write the digest of its manifest in the reference: oci://REGISTRY/NAME:TAG@sha256:DIGEST";
-                mistakes.push(Diagnostic::new(head(digest), problem).help(help));
+                decoder.push(Diagnostic::new(head(digest), problem).help(help));
             }
             Some(Bytes::new())
         }
@@ -129,24 +129,24 @@ pub(super) fn code(
             let code = match files.module(path) {
                 Ok(code) => code,
                 Err(error) => {
-                    mistakes.push(unreadable(path, &error, builtins, written));
+                    decoder.push(unreadable(path, &error, builtins, written));
                     return None;
                 }
             };
             if let (Some(node), Some(expected)) = (digest, expected) {
-                check_digest(mistakes, path, &code, &expected, head(node), written.span);
+                check_digest(decoder, path, &code, &expected, head(node), written.span);
             }
             Some(code)
         }
     }
 }
 
-fn builtin(mistakes: &mut Mistakes, builtins: Builtins<'_>, name: &str, span: Span) -> Option<Bytes> {
+fn builtin(decoder: &mut Decoder, builtins: Builtins<'_>, name: &str, span: Span) -> Option<Bytes> {
     let found = builtins.iter().find(|(known, _)| *known == name);
     if found.is_none() {
         let names: Vec<&str> = builtins.iter().map(|(name, _)| *name).collect();
         let unknown = Diagnostic::new(span, format!("there is no built-in filter {name:?}"));
-        mistakes.push(unknown.help(suggestion(name, &names, MODULE.shape.example)));
+        decoder.push(unknown.help(suggestion(name, &names, MODULE.shape.example)));
     }
     found.map(|(_, code)| Bytes::from_static(code))
 }
@@ -175,7 +175,7 @@ pub fn unreadable_help(text: &str, path: &Path) -> &'static str {
 }
 
 fn check_digest(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     path: &Path,
     code: &[u8],
     expected: &[u8; 32],
@@ -185,7 +185,7 @@ fn check_digest(
     let actual = <[u8; 32]>::from(Sha256::digest(code));
     if actual != *expected {
         let problem = format!("{} does not match its `sha256`", path.display());
-        mistakes.push(
+        decoder.push(
             Diagnostic::new(digest, problem)
                 .label("expected digest")
                 .other(module, "this file")

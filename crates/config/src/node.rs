@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::address::{ip, is_interface_name};
-use super::decode::{Mistakes, Wrong, arguments, block, boolean, child, head, text, word};
+use super::decode::{Decoder, Wrong, arguments, block, boolean, child, head, text, word};
 use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::units::{duration, s};
@@ -62,31 +62,31 @@ const DUMMIES: [IpAddr; 2] = [
 ];
 
 /// Decodes `node`.
-pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlNode) -> Node {
-    let mut decoded = NODE.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNode) -> Node {
+    let mut decoded = NODE.read(decoder, node);
     let nodes = block(node);
     if let Some(node) = child(nodes, "cluster-dns") {
-        mistakes.check(node, &CLUSTER_DNS.shape);
+        decoder.check(node, &CLUSTER_DNS.shape);
         for entry in arguments(node) {
-            match mistakes.value("cluster-dns", entry, ip) {
+            match decoder.value("cluster-dns", entry, ip) {
                 Some(ip) if decoded.cluster_dns.contains(&ip) => {
                     let twice = Diagnostic::new(entry.span().into(), format!("{ip} is written twice"));
-                    mistakes.push(twice.label("again").help("keep one of them"));
+                    decoder.push(twice.label("again").help("keep one of them"));
                 }
                 Some(ip) => decoded.cluster_dns.push(ip),
                 None => {}
             }
         }
     }
-    decoded.self_test = self_test(mistakes, nodes);
+    decoded.self_test = self_test(decoder, nodes);
     if child(nodes, "interface").is_none() && !decoded.iptables {
         let idle = Diagnostic::new(head(node), "this `node` has no effect");
-        mistakes.push(idle.help(format!("write: {}; or remove it", NODE.shape.example)));
+        decoder.push(idle.help(format!("write: {}; or remove it", NODE.shape.example)));
     }
     if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
         let span = child(nodes, "interface").map_or(head(node), head);
         let problem = format!("{interface} cannot carry the wildcard address {listener}");
-        mistakes.push(
+        decoder.push(
             Diagnostic::new(span, problem)
                 .other(place, "this listens on every address")
                 .help("listen on the addresses that the interface is to carry, or remove `interface`"),
@@ -97,11 +97,11 @@ pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlN
 
 /// The self-test's source addresses: none with `#false`; otherwise one per family, the configured ones first,
 /// then dummies for the families that have none.
-fn self_test(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<IpAddr> {
+fn self_test(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<IpAddr> {
     let Some(node) = child(nodes, "self-test") else {
         return DUMMIES.to_vec();
     };
-    mistakes.check(node, &SELF_TEST.shape);
+    decoder.check(node, &SELF_TEST.shape);
     let mut addresses: Vec<IpAddr> = Vec::new();
     for entry in arguments(node) {
         if let Ok(on) = boolean(entry.value()) {
@@ -110,13 +110,13 @@ fn self_test(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<IpAddr> {
             }
             return Vec::new();
         }
-        match mistakes.value("self-test", entry, ip) {
+        match decoder.value("self-test", entry, ip) {
             Some(ip) if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) => {
                 let second = Diagnostic::new(
                     entry.span().into(),
                     format!("{ip} is the second address of its family"),
                 );
-                mistakes.push(second.help("keep one IPv4 and one IPv6 address"));
+                decoder.push(second.help("keep one IPv4 and one IPv6 address"));
             }
             Some(ip) => addresses.push(ip),
             None => {}

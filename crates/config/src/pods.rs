@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, block, child, head, text};
+use super::decode::{Decoder, Wrong, block, child, head, text};
 use super::error::Diagnostic;
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig};
 use super::units::{duration, ms, s, size};
@@ -29,17 +29,17 @@ words! {
 const NODE_WORD: Table<()> = Table::plain(1..=1, r#"node "worker-1""#);
 
 /// Decodes `pods`, if present.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<NodePods> {
+pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<NodePods> {
     let node = child(nodes, "pods")?;
-    let mut pods = PODS.read(mistakes, node);
+    let mut pods = PODS.read(decoder, node);
     let nodes = block(node);
     if child(nodes, "node").is_none() {
         let missing = Diagnostic::new(head(node), "this `pods` has no `node`");
-        mistakes.push(missing.help(format!("write: {}", PODS.shape.example)));
+        decoder.push(missing.help(format!("write: {}", PODS.shape.example)));
     }
-    let name = mistakes.scalar(nodes, NODE_WORD.shape.example, node_name);
+    let name = decoder.scalar(nodes, NODE_WORD.shape.example, node_name);
     pods.node = name.unwrap_or_default();
-    pods.kubeconfig = kubeconfig(mistakes, folder, nodes);
+    pods.kubeconfig = kubeconfig(decoder, folder, nodes);
     Some(pods)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Mistakes, arguments, block, child, head, named_nodes, text};
+use super::decode::{Decoder, arguments, block, child, head, named_nodes, text};
 use super::error::{Diagnostic, Span};
 use super::location::{self, Location, Properties, SOURCE};
 use super::units::{duration, ms, s};
@@ -61,59 +61,59 @@ impl Refresh {
 }
 
 /// Decodes `refresh`; relative paths start at `folder`.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refresh> {
-    let mut refresh = REFRESH.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<Refresh> {
+    let mut refresh = REFRESH.read(decoder, node);
     let nodes = block(node);
     let mut sources: Vec<RefreshSource> = Vec::new();
     for node in named_nodes(nodes, "source") {
-        let Some(source) = source(mistakes, folder, node) else {
+        let Some(source) = source(decoder, folder, node) else {
             continue;
         };
         if sources.iter().any(|known| known.name == source.name) {
             let problem = format!("there are two sources {:?}", source.name);
-            mistakes.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+            decoder.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
         }
         sources.push(source);
     }
     if child(nodes, "source").is_none() {
         let empty = Diagnostic::new(head(node), "this `refresh` has no source");
-        mistakes.push(empty.help(format!("write: {}", SOURCE.shape.example)));
+        decoder.push(empty.help(format!("write: {}", SOURCE.shape.example)));
     }
     if sources.len() > SOURCES {
         let problem = format!("{} sources are more than the {SOURCES} allowed", sources.len());
-        mistakes.push(Diagnostic::new(head(node), problem).help("put files into one folder"));
+        decoder.push(Diagnostic::new(head(node), problem).help("put files into one folder"));
     }
     refresh.sources = sources;
     Some(refresh)
 }
 
-fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<RefreshSource> {
-    let properties = SOURCE.read(mistakes, node);
-    let name = mistakes.argument(node, text)?;
+fn source(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<RefreshSource> {
+    let properties = SOURCE.read(decoder, node);
+    let name = decoder.argument(node, text)?;
     let entry = arguments(node).nth(1)?;
-    let (origin, size) = origin(mistakes, folder, node, properties, entry)?;
+    let (origin, size) = origin(decoder, folder, node, properties, entry)?;
     Some(RefreshSource { name, origin, size })
 }
 
 /// Decodes the path or URL in `entry`, a value of `node`, and returns it with its size limit in bytes.
 pub(super) fn origin(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     folder: &Path,
     node: &KdlNode,
     properties: Properties,
     entry: &KdlEntry,
 ) -> Option<(RefreshOrigin, usize)> {
-    let written = mistakes.value("source", entry, text)?;
+    let written = decoder.value("source", entry, text)?;
     let size = properties.size;
     if location::is_url(&written) {
-        let location = location::decode(mistakes, folder, node, properties, &written, entry.span().into())?;
+        let location = location::decode(decoder, folder, node, properties, &written, entry.span().into())?;
         return Some((RefreshOrigin::Location(Box::new(location)), size));
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
         let is_size = property.name().is_some_and(|name| name.value() == "size");
         if !is_size {
             let span = Span::from(property.span());
-            mistakes.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
+            decoder.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
         }
     }
     Some((RefreshOrigin::Path(folder.join(written)), size))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, arguments, block, child, named_nodes, path, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, named_nodes, path, text};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -39,11 +39,11 @@ const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mir
 const PROXY: &str = "http://";
 
 /// Decodes `registries`, if present.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Registries {
+pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Registries {
     let Some(node) = child(nodes, "registries") else {
         return Registries::default();
     };
-    let mut registries = REGISTRIES.read(mistakes, node);
+    let mut registries = REGISTRIES.read(decoder, node);
     for file in [&mut registries.credentials, &mut registries.ca]
         .into_iter()
         .flatten()
@@ -51,14 +51,14 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) 
         *file = folder.join(&file);
     }
     let mirrors = named_nodes(block(node), "mirror");
-    registries.mirrors = mirrors.filter_map(|node| mirror(mistakes, node)).collect();
+    registries.mirrors = mirrors.filter_map(|node| mirror(decoder, node)).collect();
     registries
 }
 
-fn mirror(mistakes: &mut Mistakes, node: &KdlNode) -> Option<(String, Vec<String>)> {
-    mistakes.check(node, &MIRROR.shape);
+fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)> {
+    decoder.check(node, &MIRROR.shape);
     let hosts: Vec<String> = arguments(node)
-        .filter_map(|entry| mistakes.value("mirror", entry, host))
+        .filter_map(|entry| decoder.value("mirror", entry, host))
         .collect();
     let mut hosts = hosts.into_iter();
     Some((hosts.next()?, hosts.collect()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::KdlNode;
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Mistakes, arguments, block};
+use super::decode::{Decoder, arguments, block};
 use super::forward::Place;
 use super::kubernetes::{FALLTHROUGH, fallthrough};
 use super::transfer::{self, Transfer};
@@ -42,19 +42,19 @@ words! {
 
 /// Decodes `secondary` in a zone with the names `zones`.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &Place<'_>,
     zones: &[String],
     node: &KdlNode,
 ) -> Secondary {
-    let mut secondary = SECONDARY.read(mistakes, node);
+    let mut secondary = SECONDARY.read(decoder, node);
     let nodes = block(node);
-    let primaries = arguments(node).filter_map(|entry| mistakes.value("secondary", entry, address(DNS_PORT)));
+    let primaries = arguments(node).filter_map(|entry| decoder.value("secondary", entry, address(DNS_PORT)));
     secondary.primaries = primaries.collect();
     secondary.origins = zones.to_vec();
-    secondary.key = transfer::key(mistakes, place.keys, nodes);
-    secondary.fallthrough = fallthrough(mistakes, nodes);
-    secondary.transfer = transfer::decode(mistakes, place.keys, nodes);
+    secondary.key = transfer::key(decoder, place.keys, nodes);
+    secondary.fallthrough = fallthrough(decoder, nodes);
+    secondary.transfer = transfer::decode(decoder, place.keys, nodes);
     secondary
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::KdlNode;
 
 use super::clients::network;
-use super::decode::{Mistakes, arguments, block, child};
+use super::decode::{Decoder, arguments, block, child};
 use super::error::Diagnostic;
 use super::forward::Place;
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
@@ -50,31 +50,31 @@ const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8
 const FREE: u8 = 2;
 
 /// Decodes `service-entries`.
-pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode) -> ServiceEntries {
-    let mut entries = SERVICE_ENTRIES.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, place: &Place<'_>, node: &KdlNode) -> ServiceEntries {
+    let mut entries = SERVICE_ENTRIES.read(decoder, node);
     let nodes = block(node);
-    entries.ranges = ranges(mistakes, nodes);
-    entries.kubeconfig = kubeconfig(mistakes, place.folder, nodes);
+    entries.ranges = ranges(decoder, nodes);
+    entries.kubeconfig = kubeconfig(decoder, place.folder, nodes);
     entries
 }
 
 /// The ranges for hosts without addresses: at most one per family.
-fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
+fn ranges(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network of unused addresses: \"240.240.0.0/16\"";
     let Some(node) = child(nodes, "range") else {
         return Vec::new();
     };
-    mistakes.check(node, &RANGE.shape);
+    decoder.check(node, &RANGE.shape);
     let mut ranges: Vec<Network> = Vec::new();
     for entry in arguments(node) {
-        let Some(range) = mistakes.value("range", entry, |value: &_| network(value, HELP)) else {
+        let Some(range) = decoder.value("range", entry, |value: &_| network(value, HELP)) else {
             continue;
         };
         let span = entry.span().into();
         let width = if range.address.is_ipv4() { 32 } else { 128 };
         if range.length > width - FREE {
             let small = Diagnostic::new(span, format!("{range} is too small a range"));
-            mistakes.push(small.help(HELP));
+            decoder.push(small.help(HELP));
         }
         let is_same = |other: &Network| {
             matches!(
@@ -84,7 +84,7 @@ fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
         };
         if ranges.iter().any(is_same) {
             let second = Diagnostic::new(span, format!("{range} is a second range of its family"));
-            mistakes.push(second.help("keep one of them"));
+            decoder.push(second.help("keep one of them"));
         }
         ranges.push(range);
     }

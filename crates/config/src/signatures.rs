@@ -2,7 +2,7 @@
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::files::{Files, unreadable_help};
 use super::reference::is_repository;
@@ -107,81 +107,81 @@ impl Signatures {
     }
 
     /// Reports a `name` that is already used; returns whether it is new.
-    fn is_new(&self, mistakes: &mut Mistakes, name: &str, span: Span) -> bool {
+    fn is_new(&self, decoder: &mut Decoder, name: &str, span: Span) -> bool {
         let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
             return true;
         };
         let twice = Diagnostic::new(span, format!("{name:?} is defined twice in `signatures`"));
         let twice = twice.label("again").other(first, "first here");
-        mistakes.push(twice.help("give one of them another name"));
+        decoder.push(twice.help("give one of them another name"));
         false
     }
 }
 
 /// Decodes `signatures`, if present.
-pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
+pub(super) fn decode(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
     let mut read = Signatures::default();
     let Some(node) = child(nodes, "signatures") else {
         return read;
     };
-    SIGNATURES.read(mistakes, node);
+    SIGNATURES.read(decoder, node);
     let nodes = block(node);
     if !nodes
         .iter()
         .any(|node| ["key", "identity"].contains(&node.name().value()))
     {
         let empty = Diagnostic::new(head(node), "`signatures` names no key and no identity");
-        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNATURES.shape.example)));
+        decoder.push(empty.help(format!("write: {}, or remove it", SIGNATURES.shape.example)));
     }
     for node in named_nodes(nodes, "key") {
-        if let Some(key) = key(mistakes, files, node)
-            && read.is_new(mistakes, &key.name, key.span)
+        if let Some(key) = key(decoder, files, node)
+            && read.is_new(decoder, &key.name, key.span)
         {
             read.keys.push(key);
         }
     }
-    read.trust_root = trust_root(mistakes, files, nodes);
+    read.trust_root = trust_root(decoder, files, nodes);
     for node in named_nodes(nodes, "identity") {
         if child(nodes, "trust-root").is_none() {
             let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root`");
-            mistakes.push(alone.help(format!("write: {}", TRUST_ROOT.shape.example)));
+            decoder.push(alone.help(format!("write: {}", TRUST_ROOT.shape.example)));
         }
-        if let Some(identity) = identity(mistakes, node)
-            && read.is_new(mistakes, &identity.name, identity.span)
+        if let Some(identity) = identity(decoder, node)
+            && read.is_new(decoder, &identity.name, identity.span)
         {
             read.identities.push(identity);
         }
     }
     if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
         let idle = Diagnostic::new(head(node), "`trust-root` has no effect without an `identity`");
-        mistakes.push(idle.help(format!("write: {}", IDENTITY.shape.example)));
+        decoder.push(idle.help(format!("write: {}", IDENTITY.shape.example)));
     }
     read
 }
 
-fn key(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Key> {
-    mistakes.check(node, &KEY.shape);
-    let mut words = arguments(node).filter_map(|entry| mistakes.value("key", entry, text));
+fn key(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Key> {
+    decoder.check(node, &KEY.shape);
+    let mut words = arguments(node).filter_map(|entry| decoder.value("key", entry, text));
     let (name, file) = (words.next()?, words.next()?);
     drop(words);
     let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
-    let pem = file_of(mistakes, files, node, &file, help)?;
+    let pem = file_of(decoder, files, node, &file, help)?;
     let span = head(node);
     Some(Key { name, pem, span })
 }
 
-fn trust_root(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Option<TrustRoot> {
+fn trust_root(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Option<TrustRoot> {
     let node = child(nodes, "trust-root")?;
-    let file = mistakes.scalar(nodes, TRUST_ROOT.shape.example, text)?;
+    let file = decoder.scalar(nodes, TRUST_ROOT.shape.example, text)?;
     let help = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
-    let json = file_of(mistakes, files, node, &file, help)?;
+    let json = file_of(decoder, files, node, &file, help)?;
     let span = head(node);
     Some(TrustRoot { json, span })
 }
 
 /// Reads the text file that `node` names.
 fn file_of(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     node: &KdlNode,
     file: &str,
@@ -194,18 +194,18 @@ fn file_of(
         Err(error) => {
             let problem = format!("the {what} {} cannot be read: {error}", path.display());
             let help = unreadable_help(file, &path, help);
-            mistakes.push(Diagnostic::new(head(node), problem).help(help));
+            decoder.push(Diagnostic::new(head(node), problem).help(help));
             None
         }
     }
 }
 
-fn identity(mistakes: &mut Mistakes, node: &KdlNode) -> Option<SigningIdentity> {
-    let written = IDENTITY.read(mistakes, node);
+fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
+    let written = IDENTITY.read(decoder, node);
     for property in IDENTITY.shape.properties {
         if super::decode::property(node, property).is_none() {
             let missing = Diagnostic::new(head(node), format!("`identity` needs `{property}=`"));
-            mistakes.push(missing.help(format!("write: {}", IDENTITY.shape.example)));
+            decoder.push(missing.help(format!("write: {}", IDENTITY.shape.example)));
         }
     }
     Some(SigningIdentity {
@@ -252,11 +252,11 @@ pub fn is_issuer(text: &str) -> bool {
 }
 
 /// Decodes a filter's `signed-by`.
-pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> SignedBy {
-    SIGNED_BY.read(mistakes, node);
+pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &KdlNode) -> SignedBy {
+    SIGNED_BY.read(decoder, node);
     if node.entries().is_empty() {
         let empty = Diagnostic::new(head(node), "`signed-by` names neither a signer nor a repository");
-        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.shape.example)));
+        decoder.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.shape.example)));
     }
     let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
     let key = |value: &KdlValue| {
@@ -271,9 +271,9 @@ pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: 
     };
     SignedBy {
         names: arguments(node)
-            .filter_map(|entry| mistakes.value("signed-by", entry, key))
+            .filter_map(|entry| decoder.value("signed-by", entry, key))
             .collect(),
-        repository: mistakes.property(node, "for", repository),
+        repository: decoder.property(node, "for", repository),
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, Shape, block, child, head, text};
+use super::decode::{Decoder, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
 use super::forward::{self, Forward};
 use super::kubernetes::{self, Kubernetes};
@@ -53,26 +53,26 @@ pub(super) const WORDS: &[&str] = &[
 
 /// Decodes a node named by one of [`WORDS`], in a zone with the names `zones`.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut forward::Place<'_>,
     zones: &[String],
     node: &KdlNode,
 ) -> Option<SourceConfig> {
     match node.name().value() {
-        "forward" => Some(SourceConfig::Forward(forward::decode(mistakes, place, node))),
+        "forward" => Some(SourceConfig::Forward(forward::decode(decoder, place, node))),
         "kubernetes" => {
-            let kubernetes = kubernetes::decode(mistakes, place, zones, node);
+            let kubernetes = kubernetes::decode(decoder, place, zones, node);
             Some(SourceConfig::Kubernetes(kubernetes))
         }
         "service-entries" => {
-            let entries = service_entries::decode(mistakes, place, node);
+            let entries = service_entries::decode(decoder, place, node);
             Some(SourceConfig::ServiceEntries(entries))
         }
-        "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
+        "file" => zone_file::decode(decoder, place, zones, node).map(SourceConfig::File),
         "secondary" => Some(SourceConfig::Secondary(secondary::decode(
-            mistakes, place, zones, node,
+            decoder, place, zones, node,
         ))),
-        "lists" => Some(SourceConfig::Lists(lists::decode(mistakes, place.folder, node))),
+        "lists" => Some(SourceConfig::Lists(lists::decode(decoder, place.folder, node))),
         _ => None,
     }
 }
@@ -93,44 +93,44 @@ const CHECKED: Shape = Shape {
 
 /// Decodes the `source` nodes, to which filters may send queries.
 pub(super) fn decode_named<'k>(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut forward::Place<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<NamedSource> {
     let mut met: HashMap<String, Span> = HashMap::new();
     let mut sources = Vec::new();
     for node in nodes {
-        mistakes.check(node, &CHECKED);
-        let name = mistakes.argument(node, text);
+        decoder.check(node, &CHECKED);
+        let name = decoder.argument(node, text);
         let inner = WORDS.iter().find_map(|word| child(block(node), word));
         let Some(inner) = inner else {
             // If there is anything else, `check` has reported it.
             if block(node).is_empty() {
                 let empty = Diagnostic::new(head(node), "this source has nothing that answers");
-                mistakes.push(empty.help(format!("write one: {}", SOURCE.shape.example)));
+                decoder.push(empty.help(format!("write one: {}", SOURCE.shape.example)));
             }
             continue;
         };
         let word = inner.name().value();
         if word != "forward" {
             let problem = format!("`{word}` answers for the names of a zone, and a named source has none");
-            mistakes.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
+            decoder.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
             continue;
         }
         for word in forward::PASSES_ON {
             if let Some(passes_on) = child(block(inner), word) {
                 let problem =
                     format!("`{word}` leaves queries to the next stage, and a named source has none");
-                mistakes.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
+                decoder.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
             }
         }
-        let source = decode(mistakes, place, &[], inner);
+        let source = decode(decoder, place, &[], inner);
         let (Some(name), Some(source)) = (name, source) else {
             continue;
         };
         if let Some(first) = met.get(&name) {
             let again = Diagnostic::new(head(node), format!("source {name:?} is written twice"));
-            mistakes.push(
+            decoder.push(
                 again
                     .label("again")
                     .other(*first, "first here")

@@ -6,7 +6,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
 use super::clients::network;
-use super::decode::{Mistakes, Wrong, arguments, block, child, head};
+use super::decode::{Decoder, Wrong, arguments, block, child, head};
 use super::error::Diagnostic;
 use super::name::zone_name;
 use super::network::Network;
@@ -30,15 +30,15 @@ words! {
 pub(super) const KEY: Table<()> = Table::plain(1..=1, r#"key "transfers.example.org""#);
 
 /// Decodes `transfer` among the nodes of a source, if present.
-pub(super) fn decode(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Transfer> {
+pub(super) fn decode(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> Option<Transfer> {
     let node = child(nodes, "transfer")?;
-    let mut transfer = TRANSFER.read(mistakes, node);
+    let mut transfer = TRANSFER.read(decoder, node);
     let nodes = block(node);
     if child(nodes, "to").is_none() {
         let missing = Diagnostic::new(head(node), "this `transfer` has no `to`");
-        mistakes.push(missing.help(format!("write: {}", TRANSFER.shape.example)));
+        decoder.push(missing.help(format!("write: {}", TRANSFER.shape.example)));
     }
-    transfer.key = key(mistakes, keys, nodes);
+    transfer.key = key(decoder, keys, nodes);
     Some(transfer)
 }
 
@@ -51,8 +51,8 @@ fn receiver(value: &KdlValue) -> Result<Network, Wrong> {
 }
 
 /// Looks up the key that `key "NAME"` names.
-pub(super) fn key(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Key> {
-    let name = mistakes.scalar(nodes, KEY.shape.example, zone_name)?;
+pub(super) fn key(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> Option<Key> {
+    let name = decoder.scalar(nodes, KEY.shape.example, zone_name)?;
     let known = keys.iter().find(|key| key.name().to_string() == name);
     if known.is_none() {
         let node = child(nodes, "key")?;
@@ -60,7 +60,7 @@ pub(super) fn key(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> O
             .next()
             .map_or(head(node), |entry| entry.span().into());
         let help = format!("define it: tsig {name:?} {{ secret (file)\"PATH\" }}");
-        mistakes.push(Diagnostic::new(span, format!("there is no key {name}")).help(help));
+        decoder.push(Diagnostic::new(span, format!("there is no key {name}")).help(help));
     }
     known.cloned()
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Mistakes, arguments, block, child, head, text, word};
+use super::decode::{Decoder, arguments, block, child, head, text, word};
 use super::error::{Diagnostic, Span};
 use super::files::{Files, unreadable_help};
 use super::name::zone_name;
@@ -42,14 +42,14 @@ const SHORTEST: usize = 16;
 
 /// Decodes the `tsig` nodes.
 pub(super) fn decode<'k>(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     files: &mut Files<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<Key> {
     let mut met: Vec<(Key, Span)> = Vec::new();
     for node in nodes {
-        let written = TSIG.read(mistakes, node);
-        let secret = secret(mistakes, files, node);
+        let written = TSIG.read(decoder, node);
+        let secret = secret(decoder, files, node);
         let name = written.name.and_then(|name| Name::parse(&name).ok());
         let (Some(name), Some(secret)) = (name, secret) else {
             continue;
@@ -60,7 +60,7 @@ pub(super) fn decode<'k>(
         if let Some((_, first)) = met.iter().find(|(known, _)| known.name() == key.name()) {
             let again = Diagnostic::new(head(node), format!("the key {name} is written twice"));
             let again = again.label("again").other(*first, "first here");
-            mistakes.push(again.help("rename one of them"));
+            decoder.push(again.help("rename one of them"));
             continue;
         }
         met.push((key, head(node)));
@@ -69,16 +69,16 @@ pub(super) fn decode<'k>(
 }
 
 /// Reads the shared secret in base64, here or in a file.
-fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Vec<u8>> {
+fn secret(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Vec<u8>> {
     let Some(secret) = child(block(node), "secret") else {
         let missing = Diagnostic::new(head(node), "this key has no `secret`");
-        mistakes.push(missing.help(format!("write: {}", SECRET.shape.example)));
+        decoder.push(missing.help(format!("write: {}", SECRET.shape.example)));
         return None;
     };
-    let secret = read(mistakes, files, secret);
-    mistakes.check(&secret, &SECRET.shape);
+    let secret = read(decoder, files, secret);
+    decoder.check(&secret, &SECRET.shape);
     let entry = arguments(&secret).next()?;
-    let written = mistakes.value("secret", entry, text)?;
+    let written = decoder.value("secret", entry, text)?;
     let decoded = STANDARD.decode(written.trim()).ok();
     let problem = match &decoded {
         // Never quote the secret: it would end up in a log.
@@ -87,12 +87,12 @@ fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Opt
         Some(_) => return decoded,
     };
     let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: what stands after `secret` there";
-    mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+    decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
     None
 }
 
 /// Returns the node with `(file)"PATH"` replaced by the contents of the file.
-fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNode {
+fn read(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> KdlNode {
     let mut node = node.clone();
     for entry in node.entries_mut() {
         let Some(path) = file(entry) else { continue };
@@ -102,7 +102,7 @@ fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNo
             let problem = format!("the file {} cannot be read: {error}", path.display());
             let usual = "name a text file; a relative path begins at the configuration's folder";
             let help = unreadable_help(&written, &path, usual);
-            mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+            decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
             String::new()
         });
         let mut found = KdlEntry::new(content);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, arguments, block, head, named_nodes, text};
+use super::decode::{Decoder, Wrong, arguments, block, head, named_nodes, text};
 use super::environment::is_name;
 use super::error::{Diagnostic, Span};
 use super::words::{Table, words};
@@ -59,18 +59,18 @@ impl Wasi {
 }
 
 /// Decodes the `wasi` of a filter; relative paths start at `base`.
-pub(super) fn decode(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Wasi {
-    let mut wasi = WASI.read(mistakes, node);
+pub(super) fn decode(decoder: &mut Decoder, base: &Path, node: &KdlNode) -> Wasi {
+    let mut wasi = WASI.read(decoder, node);
     let folders = named_nodes(block(node), "folder");
-    wasi.folders = folders.filter_map(|node| folder(mistakes, base, node)).collect();
+    wasi.folders = folders.filter_map(|node| folder(decoder, base, node)).collect();
     wasi
 }
 
 /// Reports a `wasi` that grants nothing.
-fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Wasi) {
+fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Wasi) {
     if block(node).is_empty() {
         let empty = Diagnostic::new(head(node), "`wasi` grants nothing");
-        mistakes.push(empty.help(format!("write: {}, or remove it", WASI.shape.example)));
+        decoder.push(empty.help(format!("write: {}, or remove it", WASI.shape.example)));
     }
 }
 
@@ -84,9 +84,9 @@ fn variable(value: &KdlValue) -> Result<String, Wrong> {
     Ok(name)
 }
 
-fn folder(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Option<Folder> {
-    mistakes.check(node, &FOLDER.shape);
-    let name = mistakes.argument(node, text)?;
+fn folder(decoder: &mut Decoder, base: &Path, node: &KdlNode) -> Option<Folder> {
+    decoder.check(node, &FOLDER.shape);
+    let name = decoder.argument(node, text)?;
     let path = base.join(&name);
     match state(&path) {
         Ok(state) => Some(Folder { name, path, state }),
@@ -96,7 +96,7 @@ fn folder(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Option<Folder
                 .map_or(head(node), |entry| Span::from(entry.span()));
             let problem = format!("the folder {} cannot be read: {error}", path.display());
             let help = "name a folder that dnsweir's user may read; a relative path begins at the configuration's folder";
-            mistakes.push(Diagnostic::new(span, problem).help(help));
+            decoder.push(Diagnostic::new(span, problem).help(help));
             None
         }
     }

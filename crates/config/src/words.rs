@@ -36,7 +36,7 @@ use std::ops::RangeInclusive;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Takes, Wrong, block};
+use super::decode::{Decoder, Shape, Takes, Wrong, block};
 
 /// What may be written in a node, and how to read it.
 pub(crate) struct Table<T> {
@@ -45,16 +45,16 @@ pub(crate) struct Table<T> {
     /// One row per word.
     pub words: &'static [Word],
     /// Reads a node that has been checked, and the nodes in its block.
-    pub fields: fn(&mut Mistakes, &KdlNode, &[KdlNode]) -> T,
+    pub fields: fn(&mut Decoder, &KdlNode, &[KdlNode]) -> T,
     /// The fields of an empty node.
     pub default: fn() -> T,
 }
 
 impl<T> Table<T> {
     /// Checks and reads a node, and reports the mistakes in it.
-    pub fn read(&self, mistakes: &mut Mistakes, node: &KdlNode) -> T {
-        mistakes.check(node, &self.shape);
-        (self.fields)(mistakes, node, block(node))
+    pub fn read(&self, decoder: &mut Decoder, node: &KdlNode) -> T {
+        decoder.check(node, &self.shape);
+        (self.fields)(decoder, node, block(node))
     }
 }
 
@@ -215,7 +215,7 @@ macro_rules! words {
         pub(crate) const $TABLE: $crate::words::Table<$T> = {
             #[allow(unused_imports, reason = "what each is for, not each table has")]
             use $crate::{
-                decode::{Mistakes, Shape, child},
+                decode::{Decoder, Shape, child},
                 words::{Form, Preset, Table, Which, Word, count, names, words},
             };
             #[allow(dead_code, reason = "some nodes have no row for their values")]
@@ -235,18 +235,18 @@ macro_rules! words {
                 repeated: &REPEATED,
             };
             #[allow(unused_variables, reason = "words may all be properties, or read by hand")]
-            fn fields(mistakes: &mut Mistakes, node: &kdl::KdlNode, nodes: &[kdl::KdlNode]) -> $T {
+            fn fields(decoder: &mut Decoder, node: &kdl::KdlNode, nodes: &[kdl::KdlNode]) -> $T {
                 let read = words!(@new $T {
                     // The type annotation makes the compiler point at this field in case of an error.
                     $( $field: {
-                        let value: $F = words!(@read $form [mistakes node nodes] $word [$($count)?] $default [$($kind)?]);
+                        let value: $F = words!(@read $form [decoder node nodes] $word [$($count)?] $default [$($kind)?]);
                         value
                     }, )*
                     $($( $other: Default::default(), )*)?
                 });
                 $(
                     let mut read = read;
-                    $then(mistakes, node, &mut read);
+                    $then(decoder, node, &mut read);
                 )?
                 read
             }

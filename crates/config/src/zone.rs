@@ -7,7 +7,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::cache::{self, Cache};
 use super::clients::{self, Clients};
-use super::decode::{Mistakes, arguments, block, child, head, name_span, nearest, suggestion, text};
+use super::decode::{Decoder, arguments, block, child, head, name_span, nearest, suggestion, text};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::filters::Filters;
@@ -119,16 +119,16 @@ impl Audience {
 
 impl Names {
     /// Adds the names of another zone, and reports those already used.
-    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, audience: &Audience) -> Vec<String> {
+    fn take(&mut self, decoder: &mut Decoder, node: &KdlNode, audience: &Audience) -> Vec<String> {
         let mut own = Vec::new();
         for entry in arguments(node) {
             let span = Span::from(entry.span());
-            let Some(name) = mistakes.value("zone", entry, zone_name) else {
+            let Some(name) = decoder.value("zone", entry, zone_name) else {
                 continue;
             };
             let known = self.0.entry(name.clone()).or_default();
             if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
-                mistakes.push(
+                decoder.push(
                     Diagnostic::new(span, format!("zone {name:?} is written twice"))
                         .label("again")
                         .other(*first, "first here")
@@ -145,31 +145,31 @@ impl Names {
 
 /// Decodes `zone`.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     filters: &mut Filters<'_>,
     names: &mut Names,
     place: &mut forward::Place<'_>,
     node: &KdlNode,
 ) -> Zone {
-    ZONE.read(mistakes, node);
+    ZONE.read(decoder, node);
     let nodes = block(node);
     let audience = Audience {
-        on: decode_on(mistakes, place, nodes),
-        from: decode_from(mistakes, nodes),
+        on: decode_on(decoder, place, nodes),
+        from: decode_from(decoder, nodes),
     };
-    let names = names.take(mistakes, node, &audience);
-    let clients = decode_clients(mistakes, nodes);
+    let names = names.take(decoder, node, &audience);
+    let clients = decode_clients(decoder, nodes);
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
     for stage in nodes {
         match stage.name().value() {
             "use" => {
-                let Some(index) = decode_use(mistakes, filters, stage) else {
+                let Some(index) = decode_use(decoder, filters, stage) else {
                     continue;
                 };
                 let span = head(stage);
                 match used.iter().find(|(known, _)| *known == index) {
-                    Some((_, first)) => mistakes.push(
+                    Some((_, first)) => decoder.push(
                         Diagnostic::new(
                             span,
                             format!("filter {:?} is used twice in this zone", filters.name(index)),
@@ -184,13 +184,13 @@ pub(super) fn decode(
                     }
                 }
             }
-            "cache" => stages.push(Stage::Cache(cache::CACHE.read(mistakes, stage))),
+            "cache" => stages.push(Stage::Cache(cache::CACHE.read(decoder, stage))),
             // If it is not a source either, `check` has reported it.
-            _ => stages.extend(source::decode(mistakes, place, &names, stage).map(Stage::Source)),
+            _ => stages.extend(source::decode(decoder, place, &names, stage).map(Stage::Source)),
         }
     }
-    refuse_unreachable(mistakes, node, &names, nodes);
-    refuse_kept_searches(mistakes, nodes);
+    refuse_unreachable(decoder, node, &names, nodes);
+    refuse_kept_searches(decoder, nodes);
     Zone {
         names,
         on: audience.on,
@@ -228,23 +228,23 @@ pub(super) fn note_taken(zones: &mut [Zone]) {
 }
 
 /// The listeners on which the zone answers.
-fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
-    let Some(node) = first(mistakes, nodes, "on") else {
+fn decode_on(decoder: &mut Decoder, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
+    let Some(node) = first(decoder, nodes, "on") else {
         return Vec::new();
     };
-    mistakes.check(node, &ON.shape);
+    decoder.check(node, &ON.shape);
     let mut on = Vec::new();
     for entry in arguments(node) {
-        let Some(address) = mistakes.value("on", entry, encrypted::listening_address) else {
+        let Some(address) = decoder.value("on", entry, encrypted::listening_address) else {
             continue;
         };
         if !place.listeners.has(address) && place.listeners.count() > 0 {
             let problem = format!("{address} is not an address of `listen`");
             let foreign = Diagnostic::new(entry.span().into(), problem);
-            mistakes.push(foreign.help("write one of the addresses that follow `listen`"));
+            decoder.push(foreign.help("write one of the addresses that follow `listen`"));
         } else if on.contains(&address) {
             let twice = Diagnostic::new(entry.span().into(), format!("{address} is listed twice"));
-            mistakes.push(twice.help("keep one of them"));
+            decoder.push(twice.help("keep one of them"));
         }
         on.push(address);
     }
@@ -252,21 +252,21 @@ fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNo
 }
 
 /// The clients that the zone answers.
-fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
-    let Some(node) = first(mistakes, nodes, "from") else {
+fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
+    let Some(node) = first(decoder, nodes, "from") else {
         return Vec::new();
     };
     const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
-    mistakes.check(node, &FROM.shape);
+    decoder.check(node, &FROM.shape);
     let mut from: Vec<Network> = Vec::new();
     for entry in arguments(node) {
-        let Some(network) = mistakes.value("from", entry, |value: &KdlValue| clients::network(value, HELP))
+        let Some(network) = decoder.value("from", entry, |value: &KdlValue| clients::network(value, HELP))
         else {
             continue;
         };
         if from.contains(&network) {
             let twice = Diagnostic::new(entry.span().into(), format!("{network} is listed twice"));
-            mistakes.push(twice.help("keep one of them"));
+            decoder.push(twice.help("keep one of them"));
         }
         from.push(network);
     }
@@ -274,25 +274,25 @@ fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
 }
 
 /// Which clients may ask; checked before anything else.
-fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
-    let node = first(mistakes, nodes, "clients")?;
-    Some(clients::decode(mistakes, &clients::OF_ZONE.shape, node))
+fn decode_clients(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Clients> {
+    let node = first(decoder, nodes, "clients")?;
+    Some(clients::decode(decoder, &clients::OF_ZONE.shape, node))
 }
 
 /// The node with this name, which must precede all stages.
-fn first<'k>(mistakes: &mut Mistakes, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
+fn first<'k>(decoder: &mut Decoder, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     let index = nodes.iter().position(|node| node.name().value() == name)?;
     if nodes[..index].iter().any(is_stage) {
         let late = Diagnostic::new(head(&nodes[index]), format!("`{name}` must come first in a zone"));
-        mistakes.push(late.help("move it above all stages"));
+        decoder.push(late.help("move it above all stages"));
     }
     Some(&nodes[index])
 }
 
 /// The index of the filter that a `use` names.
-fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode) -> Option<usize> {
-    mistakes.check(node, &USE.shape);
-    let name = mistakes.argument(node, text)?;
+fn decode_use(decoder: &mut Decoder, filters: &mut Filters<'_>, node: &KdlNode) -> Option<usize> {
+    decoder.check(node, &USE.shape);
+    let name = decoder.argument(node, text)?;
     let found = filters.find(&name);
     if found.is_none() {
         let span = arguments(node)
@@ -306,7 +306,7 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
             known if known.is_empty() => format!("define it: filter {name:?} {{ module \"FILE.wasm\" }}"),
             known => suggestion(&name, &known, ""),
         };
-        mistakes.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
+        decoder.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
         // Do not report the filter that was probably meant as unused as well.
         if let Some(meant) = nearest(&name, &filters.names()).map(str::to_owned) {
             filters.find(&meant);
@@ -316,11 +316,11 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
 }
 
 /// Reports stages that no query for one of `names` reaches, and caches with nothing to store.
-fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, names: &[String], nodes: &[KdlNode]) {
+fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.shape.children.contains(&node.name().value());
     if !nodes.iter().any(is_stage) {
         let empty = Diagnostic::new(head(zone), "this zone has no stages");
-        mistakes.push(empty.help(format!("give it at least one: {}", ZONE.shape.example)));
+        decoder.push(empty.help(format!("give it at least one: {}", ZONE.shape.example)));
         return;
     }
     // A misspelt stage may be the one that is missing.
@@ -343,7 +343,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, names: &[String],
                 "kubernetes" | "file" => format!("move it above `{word}`, or write `fallthrough` in that"),
                 _ => format!("move it above `{word}`: stages run in the order they are written"),
             };
-            mistakes.push(
+            decoder.push(
                 Diagnostic::new(head(stage), problem)
                     .label("never reached")
                     .other(head(&nodes[source]), "everything is answered here")
@@ -356,19 +356,19 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, names: &[String],
     {
         let word = next.name().value();
         let help = format!("write the stage that is to be asked instead below this one, or remove `{word}`");
-        mistakes.push(Diagnostic::new(head(next), "there is no next stage").help(help));
+        decoder.push(Diagnostic::new(head(next), "there is no next stage").help(help));
     }
     let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
     let first = reached.iter().position(|node| is(node, "cache"));
     for (index, stage) in reached.iter().enumerate().filter(|(_, node)| is(node, "cache")) {
         match first {
-            Some(first) if first != index => mistakes.push(
+            Some(first) if first != index => decoder.push(
                 Diagnostic::new(head(stage), "a zone can have only one `cache`")
                     .label("the second")
                     .other(head(&reached[first]), "the first")
                     .help("keep one of them"),
             ),
-            _ if index + 1 == reached.len() => mistakes.push(
+            _ if index + 1 == reached.len() => decoder.push(
                 Diagnostic::new(head(stage), "this `cache` never gets an answer to store")
                     .label("nothing below it answers")
                     .help("write a `forward`, or `use` a filter that answers, below it"),
@@ -379,7 +379,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, names: &[String],
 }
 
 /// Reports sources below a `cache` whose answers depend on the client.
-fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
+fn refuse_kept_searches(decoder: &mut Decoder, nodes: &[KdlNode]) {
     let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
     let deciding = below.flat_map(|node| {
         let lists = if node.name().value() == "lists" {
@@ -395,7 +395,7 @@ fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
         let problem = format!(
             "`{word}` decides by client, but is below `cache`, which shares answers among all clients"
         );
-        mistakes.push(Diagnostic::new(head(deciding), problem).help("move the `cache` below it"));
+        decoder.push(Diagnostic::new(head(deciding), problem).help("move the `cache` below it"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, arguments, block, child, head, text};
+use super::decode::{Decoder, arguments, block, child, head, text};
 use super::error::{Diagnostic, Span};
 use super::forward::Place;
 use super::kubernetes::{FALLTHROUGH, fallthrough};
@@ -42,17 +42,17 @@ const ORIGIN: Table<()> = Table::plain(1..=1, r#"origin "example.org""#);
 
 /// Decodes `file` in a zone with the names `zones`; `None` if the zone file is invalid.
 pub(super) fn decode(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     zones: &[String],
     node: &KdlNode,
 ) -> Option<ZoneFile> {
-    let mut file = FILE.read(mistakes, node);
+    let mut file = FILE.read(decoder, node);
     let nodes = block(node);
-    let origin = mistakes.scalar(nodes, ORIGIN.shape.example, zone_name);
-    file.fallthrough = fallthrough(mistakes, nodes);
-    file.transfer = transfer::decode(mistakes, place.keys, nodes);
-    file.path = place.folder.join(mistakes.argument(node, text)?);
+    let origin = decoder.scalar(nodes, ORIGIN.shape.example, zone_name);
+    file.fallthrough = fallthrough(decoder, nodes);
+    file.transfer = transfer::decode(decoder, place.keys, nodes);
+    file.path = place.folder.join(decoder.argument(node, text)?);
     place.files.note(&file.path);
     let span = arguments(node)
         .next()
@@ -60,7 +60,7 @@ pub(super) fn decode(
     let origins = origin.as_ref().map_or(zones, std::slice::from_ref);
     let bounds = Bounds { octets: file.memory };
     for origin in origins {
-        let zone = zone(mistakes, place, &file.path, origin, bounds, span)?;
+        let zone = zone(decoder, place, &file.path, origin, bounds, span)?;
         file.zones.push(zone);
     }
     Some(file)
@@ -81,7 +81,7 @@ pub(super) fn is_part(node: &KdlNode, names: &[String]) -> bool {
 
 /// Reads a zone file, and reports the mistakes in it and its includes.
 fn zone(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     place: &mut Place<'_>,
     path: &Path,
     origin: &str,
@@ -96,7 +96,7 @@ fn zone(
         Err(invalid) => {
             invalid.files.iter().for_each(|file| place.files.note(file));
             for mistake in invalid.mistakes {
-                mistakes.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
+                decoder.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
             }
             None
         }

@@ -13,7 +13,7 @@
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::values::{query_name, query_type};
-use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, named_nodes, text, whole};
+use crate::config::decode::{Decoder, Shape, Wrong, arguments, block, named_nodes, text, whole};
 use crate::config::hex;
 use crate::dns::CLASS_IN;
 use crate::dns::build;
@@ -79,7 +79,7 @@ impl Given {
     /// Decodes a case's `given`, if it has one, for a question in wire format. `file` is the text of the
     /// whole file.
     pub(super) fn decode(
-        mistakes: &mut Mistakes,
+        decoder: &mut Decoder,
         node: Option<&KdlNode>,
         question: &[u8],
         rcode: u16,
@@ -90,35 +90,35 @@ impl Given {
             ..Given::default()
         };
         let Some(node) = node else { return given };
-        mistakes.check(node, &GIVEN);
+        decoder.check(node, &GIVEN);
         let span = node.span();
         let written = file.get(span.offset()..span.offset() + span.len());
         given.text = written.map(|text| text.trim().to_owned());
-        given.listener = mistakes.property(node, "listener", text).unwrap_or_default();
-        given.server_name = mistakes.property(node, "server-name", text).unwrap_or_default();
-        given.identity = decode_identity(mistakes, node);
+        given.listener = decoder.property(node, "listener", text).unwrap_or_default();
+        given.server_name = decoder.property(node, "server-name", text).unwrap_or_default();
+        given.identity = decode_identity(decoder, node);
         let mut ttls = Vec::new();
         for (section, count_at) in SECTIONS {
             for record in named_nodes(block(node), section) {
-                ttls.extend(push_record(mistakes, record, count_at, &mut given.message));
+                ttls.extend(push_record(decoder, record, count_at, &mut given.message));
             }
         }
         for option in named_nodes(block(node), "option") {
-            given.push_option(mistakes, option);
+            given.push_option(decoder, option);
         }
         given.answers = named_nodes(block(node), "record").count() as u16;
         given.ttl = ttls.into_iter().min().unwrap_or(0);
         given
     }
 
-    fn push_option(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
-        mistakes.check(node, &OPTION);
+    fn push_option(&mut self, decoder: &mut Decoder, node: &KdlNode) {
+        decoder.check(node, &OPTION);
         let mut given = arguments(node);
         let code = given
             .next()
-            .and_then(|entry| mistakes.value("code", entry, whole(0..=u16::MAX)));
+            .and_then(|entry| decoder.value("code", entry, whole(0..=u16::MAX)));
         let data: Option<Vec<Vec<u8>>> = given
-            .map(|entry: &KdlEntry| mistakes.value("data", entry, octets))
+            .map(|entry: &KdlEntry| decoder.value("data", entry, octets))
             .collect();
         if let (Some(code), Some(data)) = (code, data) {
             let data = data.concat();
@@ -140,13 +140,13 @@ impl Given {
 }
 
 /// Decodes `identity="shop/web"` or `identity="host"`, and the labels and annotations in the block.
-fn decode_identity(mistakes: &mut Mistakes, node: &KdlNode) -> Identity {
+fn decode_identity(decoder: &mut Decoder, node: &KdlNode) -> Identity {
     let mut labels = |name: &str| {
         let mut labels = Labels::new();
         for label in named_nodes(block(node), name) {
-            mistakes.check(label, &LABEL);
+            decoder.check(label, &LABEL);
             let texts: Vec<_> = arguments(label)
-                .filter_map(|entry| mistakes.value(name, entry, text))
+                .filter_map(|entry| decoder.value(name, entry, text))
                 .collect();
             if let [name, value] = &texts[..] {
                 labels.insert(name.clone(), value.clone());
@@ -159,7 +159,7 @@ fn decode_identity(mistakes: &mut Mistakes, node: &KdlNode) -> Identity {
         labels: labels("namespace-label"),
         annotations: labels("namespace-annotation"),
     };
-    let Some(identity) = mistakes.property(node, "identity", identity) else {
+    let Some(identity) = decoder.property(node, "identity", identity) else {
         return Identity::Unknown;
     };
     match identity.split_once('/') {
@@ -191,20 +191,20 @@ fn identity(value: &KdlValue) -> Result<String, Wrong> {
 
 /// Appends a record to a message and counts it at `count_at`. Returns its TTL, or none if it has a mistake.
 pub(super) fn push_record(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     node: &KdlNode,
     count_at: usize,
     message: &mut Vec<u8>,
 ) -> Option<u32> {
-    mistakes.check(node, &RECORD);
+    decoder.check(node, &RECORD);
     let given: Vec<_> = arguments(node).collect();
     let [owner, ttl, rtype, data] = given[..] else {
         return None;
     };
-    let owner = mistakes.value("owner", owner, query_name);
-    let ttl = mistakes.value("TTL", ttl, whole(0..=i32::MAX as u32));
-    let rtype = mistakes.value("type", rtype, query_type)?;
-    let data = mistakes.value("data", data, |value| record_data(value, rtype));
+    let owner = decoder.value("owner", owner, query_name);
+    let ttl = decoder.value("TTL", ttl, whole(0..=i32::MAX as u32));
+    let rtype = decoder.value("type", rtype, query_type)?;
+    let data = decoder.value("data", data, |value| record_data(value, rtype));
     let (owner, ttl) = (owner?, ttl?);
     build::push_record(message, count_at, owner.as_bytes(), rtype, CLASS_IN, ttl, &data?);
     Some(ttl)

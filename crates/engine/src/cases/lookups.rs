@@ -11,7 +11,7 @@ use kdl::KdlNode;
 
 use super::given::{ANSWERS, push_record};
 use super::values::{origin, query_name, query_type, rcode};
-use crate::config::decode::{Mistakes, Shape, arguments, block, word};
+use crate::config::decode::{Decoder, Shape, arguments, block, word};
 use crate::dns::name::Name;
 use crate::dns::{CLASS_IN, Origin, build, rcode};
 use crate::filter::{Ask, Found, LookupStatus};
@@ -37,22 +37,22 @@ pub struct Lookups(HashMap<(Vec<u8>, u16), (Found, Vec<u8>)>);
 
 impl Lookups {
     /// Decodes a `lookup` node and adds it.
-    pub(super) fn decode(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
-        mistakes.check(node, &LOOKUP);
+    pub(super) fn decode(&mut self, decoder: &mut Decoder, node: &KdlNode) {
+        decoder.check(node, &LOOKUP);
         let mut given = arguments(node);
         let (name, qtype) = (given.next(), given.next());
-        let name = name.and_then(|entry| mistakes.value("name", entry, query_name));
-        let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
-        let status = mistakes.property(node, "status", word(&STATUSES));
-        let rcode = rcode(mistakes, node);
-        let source = origin(mistakes, node);
+        let name = name.and_then(|entry| decoder.value("name", entry, query_name));
+        let qtype = qtype.and_then(|entry| decoder.value("type", entry, query_type));
+        let status = decoder.property(node, "status", word(&STATUSES));
+        let rcode = rcode(decoder, node);
+        let source = origin(decoder, node);
         let (Some(name), Some(qtype)) = (name, qtype) else {
             return;
         };
         let mut message = build::empty(&question(name.as_bytes(), qtype), rcode);
         let mut ttls = Vec::new();
         for record in block(node) {
-            ttls.extend(push_record(mistakes, record, ANSWERS, &mut message));
+            ttls.extend(push_record(decoder, record, ANSWERS, &mut message));
         }
         let found = match status {
             None | Some(LookupStatus::Answered) => {

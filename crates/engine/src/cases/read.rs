@@ -13,7 +13,7 @@ use super::lookups::Lookups;
 use super::snapshot::{Snapshot, WORDS};
 use super::values::{origin, query_name, query_type, rcode};
 use crate::config::decode::{
-    Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
+    Decoder, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
 };
 use crate::config::files::{Files, unreadable_help};
 use crate::config::name::zone_name;
@@ -136,17 +136,17 @@ impl TestCases {
     /// # Errors
     /// Every mistake in it.
     pub fn parse(source: Source) -> Result<TestCases, Report> {
-        document(&source, |mistakes, nodes| decode(mistakes, &source, nodes))
+        document(&source, |decoder, nodes| decode(decoder, &source, nodes))
     }
 }
 
-fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCases {
-    mistakes.check_block(nodes, None, &SECTIONS, &REPEATED);
+fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode]) -> TestCases {
+    decoder.check_block(nodes, None, &SECTIONS, &REPEATED);
     let mut zones = Vec::new();
     if let Some(node) = child(nodes, "zones") {
-        mistakes.check(node, &Shape::plain(1..=usize::MAX, "zones \"example\""));
+        decoder.check(node, &Shape::plain(1..=usize::MAX, "zones \"example\""));
         for entry in arguments(node) {
-            zones.extend(mistakes.value("zones", entry, zone_name));
+            zones.extend(decoder.value("zones", entry, zone_name));
         }
     }
     if zones.is_empty() {
@@ -159,21 +159,21 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
         zones: &zones,
         files: Files::new(folder),
     };
-    let config = child(nodes, "config").map(|node| config_block::decode(mistakes, &mut reader.files, node));
-    let clock = mistakes.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
+    let config = child(nodes, "config").map(|node| config_block::decode(decoder, &mut reader.files, node));
+    let clock = decoder.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
     let mut lookups = Lookups::default();
     for node in named_nodes(nodes, "lookup") {
-        lookups.decode(mistakes, node);
+        lookups.decode(decoder, node);
     }
-    let sources = named_nodes(nodes, "source").filter_map(|node| reader.source(mistakes, node));
+    let sources = named_nodes(nodes, "source").filter_map(|node| reader.source(decoder, node));
     let sources = sources.collect();
     let cases: Vec<Case> = nodes
         .iter()
-        .filter_map(|node| reader.case(mistakes, node))
+        .filter_map(|node| reader.case(decoder, node))
         .collect();
-    if cases.is_empty() && mistakes.is_empty() {
+    if cases.is_empty() && decoder.is_empty() {
         let missing = Diagnostic::new(Span::default(), "there is no test case");
-        mistakes.push(missing.help(format!("write one: {}", QUERY.example)));
+        decoder.push(missing.help(format!("write one: {}", QUERY.example)));
     }
     TestCases {
         source: source.clone(),
@@ -207,11 +207,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// A file for the filter's refresh.
-    fn source(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<SourceFile> {
-        mistakes.check(node, &SOURCE);
-        let name = mistakes.argument(node, text)?;
+    fn source(&mut self, decoder: &mut Decoder, node: &KdlNode) -> Option<SourceFile> {
+        decoder.check(node, &SOURCE);
+        let name = decoder.argument(node, text)?;
         let entry = arguments(node).nth(1)?;
-        let written = mistakes.value("source", entry, text)?;
+        let written = decoder.value("source", entry, text)?;
         let path = self.files.folder.join(&written);
         match self.files.data(&path) {
             Ok(data) => Some(SourceFile {
@@ -223,34 +223,34 @@ impl Reader<'_> {
                 let problem = format!("{} cannot be read: {error}", path.display());
                 let usual = "name a file; a relative path begins at the folder of the test cases";
                 let help = unreadable_help(&written, &path, usual);
-                mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+                decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
                 None
             }
         }
     }
 
     /// Decodes a case; none if the node is something else or has mistakes.
-    fn case(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<Case> {
+    fn case(&mut self, decoder: &mut Decoder, node: &KdlNode) -> Option<Case> {
         let shape = match node.name().value() {
             "query" => &QUERY,
             "response" => &RESPONSE,
             "event" => &EVENT,
             _ => return None,
         };
-        mistakes.check(node, shape);
+        decoder.check(node, shape);
         let mut given = arguments(node);
         let (name, qtype) = (given.next(), given.next());
-        let name = name.and_then(|entry| mistakes.value("name", entry, query_name));
-        let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
-        let query = self.query(mistakes, node, name.as_ref(), qtype);
+        let name = name.and_then(|entry| decoder.value("name", entry, query_name));
+        let qtype = qtype.and_then(|entry| decoder.value("type", entry, query_type));
+        let query = self.query(decoder, node, name.as_ref(), qtype);
         let rcode = match node.name().value() {
             "query" => 0,
-            _ => rcode(mistakes, node),
+            _ => rcode(decoder, node),
         };
         let asked = name.as_ref().map_or(&[0][..], Name::as_bytes);
         let question = [asked, &query.qtype.to_be_bytes()[..], &query.qclass.to_be_bytes()].concat();
         let given = Given::decode(
-            mistakes,
+            decoder,
             child(block(node), "given"),
             &question,
             rcode,
@@ -258,18 +258,17 @@ impl Reader<'_> {
         );
         let input = match node.name().value() {
             "query" => Input::Query(query),
-            "response" => Input::Response(response(mistakes, node, query, rcode, &given)),
-            _ => Input::Event(event(mistakes, node, query, rcode, &given)),
+            "response" => Input::Response(response(decoder, node, query, rcode, &given)),
+            _ => Input::Event(event(decoder, node, query, rcode, &given)),
         };
-        let after = mistakes.property(node, "after", duration(AFTER));
+        let after = decoder.property(node, "after", duration(AFTER));
         let said: Vec<KdlNode> = block(node)
             .iter()
             .filter(|node| node.name().value() != "given")
             .cloned()
             .collect();
         let recorded = node.children().is_some() && (given.text.is_none() || !said.is_empty());
-        let snapshot =
-            recorded.then(|| Snapshot::from(config_block::nodes(mistakes, &mut self.files, &said)));
+        let snapshot = recorded.then(|| Snapshot::from(config_block::nodes(decoder, &mut self.files, &said)));
         let _ = qtype?;
         let span = head(node);
         let text = self.source.text();
@@ -288,18 +287,18 @@ impl Reader<'_> {
     /// Decodes the query record of a case.
     fn query(
         &self,
-        mistakes: &mut Mistakes,
+        decoder: &mut Decoder,
         node: &KdlNode,
         name: Option<&Name>,
         qtype: Option<u16>,
     ) -> filter::Query {
-        let client = mistakes.property(node, "client", address).unwrap_or(CLIENT.ip());
+        let client = decoder.property(node, "client", address).unwrap_or(CLIENT.ip());
         let [client_high, client_low] = client_halves(client);
-        let port = mistakes.property(node, "port", whole(0..=u16::MAX));
-        let transport = mistakes.property(node, "transport", word(&TRANSPORTS));
-        let edns = mistakes.property(node, "edns", whole(0..=u16::MAX));
-        let dnssec = mistakes.property(node, "dnssec", boolean).unwrap_or(false);
-        let zone = mistakes.property(node, "zone", |value| self.zone(value));
+        let port = decoder.property(node, "port", whole(0..=u16::MAX));
+        let transport = decoder.property(node, "transport", word(&TRANSPORTS));
+        let edns = decoder.property(node, "edns", whole(0..=u16::MAX));
+        let dnssec = decoder.property(node, "dnssec", boolean).unwrap_or(false);
+        let zone = decoder.property(node, "zone", |value| self.zone(value));
         let owner = || name.and_then(|name| self.owners.longest(name.as_bytes()).copied());
         filter::Query {
             client_high,
@@ -307,7 +306,7 @@ impl Reader<'_> {
             name_start: 0,
             name_length: 0,
             qtype: qtype.unwrap_or_default(),
-            qclass: mistakes
+            qclass: decoder
                 .property(node, "class", word(&CLASSES))
                 .unwrap_or(CLASS_IN),
             header: flag::RD,
@@ -335,18 +334,18 @@ impl Reader<'_> {
 }
 
 fn response(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     node: &KdlNode,
     query: filter::Query,
     rcode: u16,
     given: &Given,
 ) -> filter::Response {
-    let ttl = mistakes.property(node, "ttl", whole(0..=i32::MAX as u32));
+    let ttl = decoder.property(node, "ttl", whole(0..=i32::MAX as u32));
     filter::Response {
         query,
         rcode,
-        source: source(mistakes, node),
-        answer_count: answers(mistakes, node, given),
+        source: source(decoder, node),
+        answer_count: answers(decoder, node, given),
         ttl: ttl.unwrap_or(given.ttl),
         message_start: 0,
         message_length: 0,
@@ -354,14 +353,14 @@ fn response(
 }
 
 fn event(
-    mistakes: &mut Mistakes,
+    decoder: &mut Decoder,
     node: &KdlNode,
     query: filter::Query,
     rcode: u16,
     given: &Given,
 ) -> filter::Event {
-    let took = mistakes.property(node, "took", duration(ms(0)..=ms(3_600_000)));
-    let size = mistakes.property(node, "size", whole(0..=65_535));
+    let took = decoder.property(node, "took", duration(ms(0)..=ms(3_600_000)));
+    let size = decoder.property(node, "size", whole(0..=65_535));
     let size = size.unwrap_or(if given.text.is_none() {
         64
     } else {
@@ -380,21 +379,21 @@ fn event(
             0 => 0,
             _ => flag::QR | flag::RD | flag::RA | rcode & flag::RCODE,
         },
-        has_answers: (answers(mistakes, node, given) > 0).into(),
-        source: source(mistakes, node),
+        has_answers: (answers(decoder, node, given) > 0).into(),
+        source: source(decoder, node),
         message_start: 0,
         message_length: 0,
     }
 }
 
-fn answers(mistakes: &mut Mistakes, node: &KdlNode, given: &Given) -> u16 {
-    mistakes
+fn answers(decoder: &mut Decoder, node: &KdlNode, given: &Given) -> u16 {
+    decoder
         .property(node, "answers", whole(0..=u16::MAX))
         .unwrap_or(given.answers)
 }
 
-fn source(mistakes: &mut Mistakes, node: &KdlNode) -> u8 {
-    filter::source_number(origin(mistakes, node))
+fn source(decoder: &mut Decoder, node: &KdlNode) -> u8 {
+    filter::source_number(origin(decoder, node))
 }
 
 /// A node's span without trailing whitespace and semicolons.

@@ -2,19 +2,19 @@
 
 use kdl::{KdlNode, KdlValue};
 
-use crate::config::decode::{Mistakes, Wrong, text, word};
+use crate::config::decode::{Decoder, Wrong, text, word};
 use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{Origin, RCODES};
 
-pub(super) fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
-    mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
+pub(super) fn rcode(decoder: &mut Decoder, node: &KdlNode) -> u16 {
+    decoder.property(node, "rcode", word(&RCODES)).unwrap_or(0)
 }
 
 /// The origin of a response; by default an upstream.
-pub(super) fn origin(mistakes: &mut Mistakes, node: &KdlNode) -> Origin {
+pub(super) fn origin(decoder: &mut Decoder, node: &KdlNode) -> Origin {
     let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
-    let origin = mistakes.property(node, "source", word(&origins));
+    let origin = decoder.property(node, "source", word(&origins));
     origin.unwrap_or(Origin::Upstream)
 }
 
