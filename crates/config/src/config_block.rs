@@ -7,7 +7,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use super::data::Data;
 use super::decode::{Decoder, Wrong, arguments, block, head, text};
 use super::error::{Diagnostic, Span};
-use super::files::{Files, unreadable_help};
+use super::files::{Files, TEXT_HELP};
 
 /// A node of a `config` block.
 #[derive(Debug, Clone)]
@@ -56,16 +56,16 @@ pub enum ConfigValue {
     Data(Arc<Data>),
 }
 
-/// Decodes `config`: every node in its block, in document order. `files` reads the files that values name.
-pub fn decode(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
+/// Decodes `config`: every node in its block, in document order.
+pub fn decode(decoder: &mut Decoder, node: &KdlNode) -> Vec<ConfigNode> {
     refuse_anything_but_a_block(decoder, node);
-    nodes(decoder, files, block(node))
+    nodes(decoder, block(node))
 }
 
 /// Decodes the nodes of a block, in document order.
-pub fn nodes(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
+pub fn nodes(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
-    flatten(decoder, files, nodes, None, &mut flat);
+    flatten(decoder, nodes, None, &mut flat);
     flat
 }
 
@@ -80,13 +80,7 @@ fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
 }
 
 /// Appends `nodes` and their descendants to `flat`, in document order. The parser limits the depth.
-fn flatten(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    nodes: &[KdlNode],
-    parent: Option<usize>,
-    flat: &mut Vec<ConfigNode>,
-) {
+fn flatten(decoder: &mut Decoder, nodes: &[KdlNode], parent: Option<usize>, flat: &mut Vec<ConfigNode>) {
     for node in nodes {
         let others = node.entries().iter().filter(|entry| file_kind(entry).is_none());
         decoder.refuse_annotations_of(node, others);
@@ -100,21 +94,21 @@ fn flatten(
             property_spans: Vec::new(),
         };
         for entry in arguments(node) {
-            if let Some(value) = value(decoder, files, node.name().value(), entry) {
+            if let Some(value) = value(decoder, node.name().value(), entry) {
                 decoded.arguments.push(value);
                 decoded.argument_spans.push(entry.span().into());
             }
         }
         for entry in decoder.refuse_repeated_properties(node) {
             let name = entry.name().map(|name| name.value()).unwrap_or_default();
-            if let Some(value) = value(decoder, files, name, entry) {
+            if let Some(value) = value(decoder, name, entry) {
                 decoded.properties.push((name.to_owned(), value));
                 decoded.property_spans.push(entry.span().into());
             }
         }
         flat.push(decoded);
         let own = flat.len() - 1;
-        flatten(decoder, files, block(node), Some(own), flat);
+        flatten(decoder, block(node), Some(own), flat);
     }
 }
 
@@ -137,38 +131,24 @@ fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
 }
 
 /// The value of `entry`, an argument or property; `name` is shown in the error.
-fn value(decoder: &mut Decoder, files: &mut Files<'_>, name: &str, entry: &KdlEntry) -> Option<ConfigValue> {
-    match file_kind(entry) {
-        Some(kind) => content(decoder, files, name, entry, kind),
-        None => decoder.value(name, entry, config_value),
-    }
-}
-
-/// The content of the file that `entry` names.
-fn content(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    name: &str,
-    entry: &KdlEntry,
-    kind: FileKind,
-) -> Option<ConfigValue> {
-    let written = decoder.value(name, entry, text)?;
-    let path = files.folder.join(&written);
-    let (content, usual) = match kind {
-        FileKind::Text => (
-            files.text(&path).map(|text| ConfigValue::Text(text.into())),
-            "name a text file; a relative path begins at the configuration's folder",
-        ),
-        FileKind::Data => (
-            files.data(&path).map(ConfigValue::Data),
-            "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder",
-        ),
+fn value(decoder: &mut Decoder, name: &str, entry: &KdlEntry) -> Option<ConfigValue> {
+    let Some(kind) = file_kind(entry) else {
+        return decoder.value(name, entry, config_value);
     };
-    let problem = |error| format!("the file {} cannot be read: {error}", path.display());
-    let help = || unreadable_help(&written, &path, usual);
-    content
-        .map_err(|error| decoder.push(Diagnostic::new(entry.span().into(), problem(error)).help(help())))
-        .ok()
+    let written = decoder.value(name, entry, text)?;
+    let (path, span) = (decoder.files.at(written), entry.span().into());
+    match kind {
+        FileKind::Text => {
+            let content = decoder.file("file", &path, span, Files::text, TEXT_HELP)?;
+            Some(ConfigValue::Text(content.into()))
+        }
+        FileKind::Data => {
+            let help = "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder";
+            decoder
+                .file("file", &path, span, Files::data, help)
+                .map(ConfigValue::Data)
+        }
+    }
 }
 
 fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {

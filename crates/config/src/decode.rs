@@ -6,12 +6,14 @@
 //! a [`Wrong`] that explains why it does not fit.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::error::{Diagnostic, Report, Source, Span};
+use super::files::{Files, unreadable_help};
 use super::{environment, syntax};
 
 /// The arguments, properties and children that a node may have.
@@ -108,14 +110,24 @@ impl Takes {
 }
 
 /// Decodes nodes, and collects the mistakes in them.
-#[derive(Default)]
 pub struct Decoder {
+    /// Reads the files that they name.
+    pub files: Files,
     found: Vec<Diagnostic>,
     /// Whether one of them is a node that is not allowed where it is.
     unknown: bool,
 }
 
 impl Decoder {
+    /// Makes one for a configuration in `folder`, where relative paths start.
+    pub(super) fn new(folder: &Path) -> Decoder {
+        Decoder {
+            files: Files::new(folder),
+            found: Vec::new(),
+            unknown: false,
+        }
+    }
+
     /// Adds a mistake.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
@@ -318,16 +330,38 @@ impl Decoder {
         self.check(node, &Shape::plain(0..=1, name));
         self.argument(node, boolean).unwrap_or(true)
     }
+
+    /// Reads the file at `path` by `read`. If it cannot be read, reports that at `place`, where it is named as a
+    /// `what`; `usual` is the help for anything but a URL or a folder.
+    pub fn file<T>(
+        &mut self,
+        what: &str,
+        path: &Path,
+        place: Span,
+        read: impl FnOnce(&mut Files, &Path) -> io::Result<T>,
+        usual: &str,
+    ) -> Option<T> {
+        let content = read(&mut self.files, path);
+        let unreadable = |error: &io::Error| {
+            let problem = format!("the {what} {} cannot be read: {error}", path.display());
+            Diagnostic::new(place, problem).help(unreadable_help(path, usual))
+        };
+        content.map_err(|error| self.push(unreadable(&error))).ok()
+    }
 }
 
-/// Parses a document and returns what `decode` makes of its nodes.
+/// Parses a document and returns what `decode` makes of its nodes. Relative paths in it start at `folder`.
 ///
 /// # Errors
 /// Every mistake found, or a syntax error in the KDL.
-pub fn document<T>(source: &Source, decode: impl FnOnce(&mut Decoder, &[KdlNode]) -> T) -> Result<T, Report> {
+pub fn document<T>(
+    source: &Source,
+    folder: &Path,
+    decode: impl FnOnce(&mut Decoder, &[KdlNode]) -> T,
+) -> Result<T, Report> {
     let document = syntax::document(source.text());
     let document = document.map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
-    finish(source, document, Decoder::default(), decode)
+    finish(source, document, Decoder::new(folder), decode)
 }
 
 /// Like [`document`], for a parsed document and the mistakes already found in it.
@@ -353,7 +387,7 @@ pub(super) fn finish<T>(
         .extend(others.into_iter().filter(|mistake| !follows(mistake)));
     match decoder.found.is_empty() {
         true => Ok(decoded),
-        false => Err(Report::new(source.clone(), decoder.found)),
+        false => Err(Report::new(source.clone(), decoder.found).with_files(decoder.files.order())),
     }
 }
 
@@ -504,7 +538,7 @@ mod tests {
 
     fn problems(text: &str) -> Vec<String> {
         let document = KdlDocument::parse_v2(text).unwrap();
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::new(Path::new(""));
         decoder.check(&document.nodes()[0], &SHAPE);
         decoder
             .found

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kdl::{KdlNode, KdlValue};
 
@@ -50,7 +50,7 @@ pub enum TapReader {
 }
 
 /// Decodes the section, if there is one.
-pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<Dnstap> {
+pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Dnstap> {
     let node = child(nodes, "dnstap")?;
     let written = DNSTAP.read(decoder, node);
     let nodes = block(node);
@@ -58,8 +58,8 @@ pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) ->
     let tells = |whose| child(nodes, "messages").is_none() || written.messages.contains(&whose);
     let (clients, upstreams) = (tells(Whose::Clients), tells(Whose::Upstreams));
     let to = match written.to? {
-        TapReader::Unix(path) => TapReader::Unix(folder.join(path)),
-        TapReader::File(path, _) => TapReader::File(folder.join(path), written.size as u64),
+        TapReader::Unix(path) => TapReader::Unix(decoder.files.at(path)),
+        TapReader::File(path, _) => TapReader::File(decoder.files.at(path), written.size as u64),
         tcp => tcp,
     };
     if let (Some(limit), TapReader::Unix(_) | TapReader::Tcp(_)) = (limit, &to) {

@@ -1,7 +1,6 @@
 //! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and their files.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::address::{DNS_PORT, address, check, parse};
 use super::decode::{Decoder, Wrong, arguments, block, child, head, property, text};
 use super::error::Diagnostic;
-use super::files;
+use super::files::unreadable_help;
 use super::upstream::{Encryption, NamedUpstream, Upstream};
 use super::words::{Table, words};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
@@ -51,26 +50,6 @@ words! {
     value "FILE" chain: Option<String> = ("required") in text;
     /// The file with its key.
     property "key" key: Option<String> = ("required") in text, "a file in PEM";
-}
-
-/// The files that the configuration depends on, and the folder where relative paths start.
-pub(super) struct Files<'a> {
-    pub folder: &'a Path,
-    /// Collects every file read. Unreadable files count too: if they change, the configuration is reloaded.
-    pub met: &'a mut files::Met,
-}
-
-impl Files<'_> {
-    fn read(&mut self, written: &str) -> Result<Vec<u8>, String> {
-        let path = self.folder.join(written);
-        self.met.note(&path);
-        files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
-    }
-
-    /// The help for `written`, a path that is wrong in some way.
-    fn help<'a>(&self, written: &str, usual: &'a str) -> &'a str {
-        files::unreadable_help(written, &self.folder.join(written), usual)
-    }
 }
 
 /// Splits off the scheme of an argument, if it has one.
@@ -195,13 +174,13 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
 }
 
 /// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.
-pub(super) fn trust(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Trust {
+pub(super) fn trust(decoder: &mut Decoder, node: &KdlNode) -> Trust {
     TLS.read(decoder, node);
     let nodes = block(node);
     let mut trust = Trust {
         authorities: decoder
             .scalar(nodes, CA.shape.example, text)
-            .and_then(|_| authorities(decoder, files, arguments(child(nodes, "ca")?).next()?)),
+            .and_then(|_| authorities(decoder, arguments(child(nodes, "ca")?).next()?)),
         ..Trust::default()
     };
     if let Some(node) = child(nodes, "pin") {
@@ -210,23 +189,20 @@ pub(super) fn trust(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode
             .filter_map(|entry| decoder.value("pin", entry, pin))
             .collect();
     }
-    trust.identity = child(nodes, "certificate").and_then(|node| identity(decoder, files, node));
+    trust.identity = child(nodes, "certificate").and_then(|node| identity(decoder, node));
     trust
 }
 
-fn authorities(decoder: &mut Decoder, files: &mut Files<'_>, entry: &KdlEntry) -> Option<Authorities> {
+fn authorities(decoder: &mut Decoder, entry: &KdlEntry) -> Option<Authorities> {
     let written = text(entry.value()).ok()?;
-    let read = files.read(&written).and_then(|pem| Authorities::from_pem(&pem));
-    read.map_err(|problem| {
-        let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-        let usual = "name a file with the certificates of authorities, in PEM";
-        decoder.push(wrong.help(files.help(&written, usual)));
-    })
-    .ok()
+    let read = read(decoder, &written).and_then(|pem| Authorities::from_pem(&pem));
+    let usual = "name a file with the certificates of authorities, in PEM";
+    read.map_err(|problem| refuse(decoder, entry, &written, &problem, usual))
+        .ok()
 }
 
 /// Decodes `certificate "FILE" key="FILE"`.
-pub(super) fn identity(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Identity> {
+pub(super) fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<Identity> {
     let written = CERTIFICATE.read(decoder, node);
     let Some(key_entry) = property(node, "key") else {
         let missing = Diagnostic::new(head(node), "`certificate` needs the file of its key");
@@ -235,28 +211,34 @@ pub(super) fn identity(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlN
     };
     let (certificate, key) = (written.chain?, written.key?);
     let entry = arguments(node).next()?;
-    let mut read = |written: &str, entry: &KdlEntry| {
-        files.read(written).map_err(|problem| {
-            let unreadable = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-            let help = files.help(written, "name a file in PEM that dnsweir can read");
-            decoder.push(unreadable.help(help));
-        })
+    let mut pem_of = |written: &str, entry: &KdlEntry| {
+        let usual = "name a file in PEM that dnsweir can read";
+        read(decoder, written)
+            .map_err(|problem| refuse(decoder, entry, written, &problem, usual))
+            .ok()
     };
-    let (pem, key_pem) = (read(&certificate, entry), read(&key, key_entry));
-    let identity = Identity::from_pem(&pem.ok()?, &key_pem.ok()?);
+    let (pem, key_pem) = (pem_of(&certificate, entry), pem_of(&key, key_entry));
+    let identity = Identity::from_pem(&pem?, &key_pem?);
+    let usual = "name a certificate, with those between it and its authority, and its key, both in PEM";
     identity
-        .map_err(|(of_key, problem)| {
-            let (written, entry) = if of_key {
-                (&key, key_entry)
-            } else {
-                (&certificate, entry)
-            };
-            let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-            decoder.push(wrong.help(
-                "name a certificate, with those between it and its authority, and its key, both in PEM",
-            ));
+        .map_err(|(of_key, problem)| match of_key {
+            true => refuse(decoder, key_entry, &key, &problem, usual),
+            false => refuse(decoder, entry, &certificate, &problem, usual),
         })
         .ok()
+}
+
+fn read(decoder: &mut Decoder, written: &str) -> Result<Vec<u8>, String> {
+    let path = decoder.files.at(written);
+    let read = decoder.files.read(&path, LARGEST);
+    read.map_err(|error| format!("cannot be read: {error}"))
+}
+
+/// Reports what is wrong with a file; `usual` is the help for anything but a URL or a folder.
+fn refuse(decoder: &mut Decoder, entry: &KdlEntry, written: &str, problem: &str, usual: &str) {
+    let help = unreadable_help(&decoder.files.at(written), usual);
+    let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+    decoder.push(wrong.help(help));
 }
 
 /// Reads `sha256/` and the base64 digest of a public key, as in RFC 7858 section 4.2 and curl.

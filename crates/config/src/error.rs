@@ -72,6 +72,11 @@ impl Source {
         &self.0.text
     }
 
+    /// The number of files.
+    pub(crate) fn files(&self) -> usize {
+        self.0.parts.len()
+    }
+
     /// The line on which `span` begins, counted from 1 in its file.
     pub fn line(&self, span: Span) -> usize {
         let (_, part) = self.part(span.start);

@@ -23,28 +23,46 @@ const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
 pub(super) const DATA: usize = 256 * 1024 * 1024;
 
 /// Reads files for one configuration and remembers their paths.
-pub struct Files<'a> {
+pub struct Files {
     /// Where relative paths start.
-    pub folder: &'a Path,
+    folder: PathBuf,
     /// Modules read so far, or the errors: two filters with the same path get the same bytes.
     modules: HashMap<PathBuf, Result<Bytes, String>>,
-    /// The files that the configuration depends on.
-    pub(super) met: Met,
+    /// The files that the configuration depends on, each once.
+    known: HashSet<PathBuf>,
+    order: Vec<PathBuf>,
     /// For the filter whose block is being decoded: the limit of its data, and the total so far, in bytes.
     data_limit: usize,
     data_octets: usize,
+    /// The name servers of a resolv.conf that cannot be used, or not yet, with the reason as text.
+    pub(super) unusable: Vec<String>,
+    /// The interfaces that a resolv.conf names.
+    pub(super) interfaces: Vec<String>,
 }
 
-impl<'a> Files<'a> {
+impl Files {
     /// Makes an empty set for a configuration in `folder`.
-    pub fn new(folder: &'a Path) -> Files<'a> {
+    pub(super) fn new(folder: &Path) -> Files {
         Files {
-            folder,
+            folder: folder.to_owned(),
             modules: HashMap::new(),
-            met: Met::default(),
+            known: HashSet::new(),
+            order: Vec::new(),
             data_limit: DATA,
             data_octets: 0,
+            unusable: Vec::new(),
+            interfaces: Vec::new(),
         }
+    }
+
+    /// Where relative paths start.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of the file `written` in the configuration.
+    pub fn at(&self, written: impl AsRef<Path>) -> PathBuf {
+        self.folder.join(written)
     }
 
     /// Starts on another filter, whose data may have `limit` bytes in total.
@@ -65,8 +83,7 @@ impl<'a> Files<'a> {
 
     /// Reads the UTF-8 text at `path`.
     pub(super) fn text(&mut self, path: &Path) -> io::Result<String> {
-        self.note(path);
-        String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|error| {
+        String::from_utf8(self.read(path, LARGEST_TEXT)?).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
             io::Error::other(format!("line {line} is not UTF-8"))
@@ -93,37 +110,32 @@ impl<'a> Files<'a> {
         Ok(data)
     }
 
-    /// Records a file that the configuration depends on.
-    pub(super) fn note(&mut self, path: &Path) {
-        self.met.note(path);
+    /// Reads a file of at most `largest` bytes.
+    pub(super) fn read(&mut self, path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+        self.note(path);
+        read(path, largest)
     }
-}
 
-/// The files that a configuration depends on, each once.
-#[derive(Debug, Default)]
-pub(super) struct Met {
-    known: HashSet<PathBuf>,
-    order: Vec<PathBuf>,
-}
-
-impl Met {
-    /// Adds a file, even if it cannot be read: its creation would be a change.
+    /// Records a file that the configuration depends on, even if it cannot be read: its creation would be a
+    /// change.
     pub(super) fn note(&mut self, path: &Path) {
         if self.known.insert(path.to_owned()) {
             self.order.push(path.to_owned());
         }
     }
 
-    /// All of them, in the order in which they were added.
+    /// The files that the configuration depends on, in the order in which they were met.
     pub(super) fn order(&self) -> &[PathBuf] {
         &self.order
     }
 }
 
-/// The help for a file that cannot be read; `written` is its name in the configuration. `usual` is the text
-/// for anything but a URL or a folder.
-pub fn unreadable_help<'a>(written: &str, path: &Path, usual: &'a str) -> &'a str {
-    if written.contains("://") {
+/// The help for a text file that cannot be read.
+pub(super) const TEXT_HELP: &str = "name a text file; a relative path begins at the configuration's folder";
+
+/// The help for a file that cannot be read; `usual` is the text for anything but a URL or a folder.
+pub fn unreadable_help<'a>(path: &Path, usual: &'a str) -> &'a str {
+    if path.to_string_lossy().contains("://") {
         "this is a URL, and only files are read here: download it, and name the file"
     } else if path.is_dir() {
         "this is a folder: name the file in it"

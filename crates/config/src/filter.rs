@@ -11,7 +11,7 @@ use super::config_block::{ConfigNode, ConfigValue, Place};
 use super::data::Data;
 use super::decode::{Decoder, Wrong, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
-use super::files::{Files, unreadable_help};
+use super::files::{Files, TEXT_HELP};
 use super::module::{self, Module};
 use super::refresh::{self, Refresh};
 use super::signatures::{self, SignedBy};
@@ -237,7 +237,6 @@ pub enum OnError {
 /// Finds the test cases of `filter`: the file that it names, or the one beside its module if that exists.
 pub(super) fn test_cases(
     decoder: &mut Decoder,
-    files: &mut Files<'_>,
     filter: &KdlNode,
     module: Option<&module::Written>,
 ) -> Option<TestCasesFile> {
@@ -245,31 +244,20 @@ pub(super) fn test_cases(
     let named = decoder.scalar(nodes, TEST_CASES.shape.example, text);
     let node = child(nodes, "test-cases");
     let (path, span) = match (&named, module) {
-        (Some(name), _) => (files.folder.join(name), node.map_or(head(filter), head)),
+        (Some(name), _) => (decoder.files.at(name), node.map_or(head(filter), head)),
         (None, Some(written)) => match &written.module {
             Module::File(path) => (test_cases_beside(path), written.span),
             Module::Builtin(_) | Module::Artifact(_) => return None,
         },
         (None, None) => return None,
     };
-    files.note(&path);
+    decoder.files.note(&path);
     if named.is_none() && !path.exists() {
         return None;
     }
-    let name = path.display().to_string();
-    match files.text(&path) {
-        Ok(text) => Some(TestCasesFile {
-            source: Source::new(name, text),
-            span,
-        }),
-        Err(error) => {
-            let problem = format!("the test cases {name} cannot be read: {error}");
-            let usual = "name a text file; a relative path begins at the configuration's folder";
-            let help = unreadable_help(&named.unwrap_or_default(), &path, usual);
-            decoder.push(Diagnostic::new(span, problem).help(help));
-            None
-        }
-    }
+    let text = decoder.file("test cases", &path, span, Files::text, TEXT_HELP)?;
+    let source = Source::new(path.display().to_string(), text);
+    Some(TestCasesFile { source, span })
 }
 
 /// The default file of a module's test cases: `FILE.test-cases.kdl` beside `FILE.wasm`.

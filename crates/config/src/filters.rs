@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use kdl::{KdlEntry, KdlNode};
 
 use super::config_block;
-use super::decode::{Decoder, arguments, block, child, head};
+use super::decode::{Decoder, arguments, block, child, head, named_nodes};
 use super::error::{Diagnostic, Span};
-use super::files::Files;
 use super::filter::{FILTER, Filter, filter_name, test_cases};
 use super::module::{self, Builtins, Module};
 use super::refresh;
@@ -71,13 +70,13 @@ impl<'a> Filters<'a> {
 
     /// Decodes a filter that a zone uses but that has no node: it has all defaults, and its module is in the
     /// `filters` folder. If the module is missing, so is the filter; the zone reports that.
-    pub(crate) fn decode_used(&mut self, decoder: &mut Decoder, files: &mut Files<'_>, name: &KdlEntry) {
+    fn decode_used(&mut self, decoder: &mut Decoder, name: &KdlEntry) {
         let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
         if self.known.iter().any(known) {
             return;
         }
         let Some(path) = self.module_of(name) else { return };
-        files.note(&path);
+        decoder.files.note(&path);
         if !path.is_file() {
             return;
         }
@@ -85,27 +84,38 @@ impl<'a> Filters<'a> {
         node.set_span(name.span());
         node.name_mut().set_span(name.span());
         node.push(name.clone());
-        self.decode(decoder, files, &node);
+        self.decode(decoder, &node);
+    }
+
+    /// Decodes the `filter` nodes, and the filters in the folder that a zone uses.
+    pub fn decode_all(&mut self, decoder: &mut Decoder, nodes: &[KdlNode]) {
+        for node in named_nodes(nodes, "filter") {
+            self.decode(decoder, node);
+        }
+        for node in named_nodes(nodes, "zone").flat_map(|zone| named_nodes(block(zone), "use")) {
+            if let Some(name) = arguments(node).next() {
+                self.decode_used(decoder, name);
+            }
+        }
     }
 
     /// Decodes one `filter`.
-    pub fn decode(&mut self, decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) {
+    fn decode(&mut self, decoder: &mut Decoder, node: &KdlNode) {
         let mut written = FILTER.read(decoder, node);
         let nodes = block(node);
         let beside = arguments(node).next().and_then(|name| self.module_of(name));
-        written.module = module::decode(decoder, files.folder, beside, node);
+        written.module = module::decode(decoder, beside, node);
         let module = written.module.as_ref();
-        written.code = module::code(decoder, files, self.builtins, node, module);
+        written.code = module::code(decoder, self.builtins, node, module);
         written.signed_by = self.signed_by(decoder, nodes, module);
-        written.test_cases = test_cases(decoder, files, node, module);
+        written.test_cases = test_cases(decoder, node, module);
         if let Some(node) = child(nodes, "wasi") {
-            written.wasi = wasi::decode(decoder, files.folder, node);
+            written.wasi = wasi::decode(decoder, node);
         }
-        written.refresh =
-            child(nodes, "refresh").and_then(|node| refresh::decode(decoder, files.folder, node));
-        files.limit_data(written.limits.data);
+        written.refresh = child(nodes, "refresh").map(|node| refresh::decode(decoder, node));
+        decoder.files.limit_data(written.limits.data);
         let config = child(nodes, "config");
-        written.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, files, node));
+        written.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, node));
 
         let Some(name) = decoder.argument(node, filter_name) else {
             return;
@@ -146,12 +156,16 @@ impl<'a> Filters<'a> {
         signatures::signed_by(decoder, self.signatures, node)
     }
 
-    /// Reports unused filters, and returns all of them; if nothing was reported, none is missing.
-    pub fn finish(self, decoder: &mut Decoder) -> Vec<Filter> {
+    /// Reports filters that no zone uses.
+    pub fn refuse_unused(&self, decoder: &mut Decoder) {
         for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
             let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));
             decoder.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
         }
+    }
+
+    /// All filters; if there are no mistakes, none is missing.
+    pub fn into_all(self) -> Vec<Filter> {
         self.decoded.into_iter().flatten().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! `forward`: which upstreams are asked.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
@@ -10,7 +10,6 @@ use super::address::{DNS_PORT, address};
 use super::decode::{Decoder, Wrong, arguments, block, child, head, whole, word};
 use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
-use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
 use super::node::{Node, NodeMode};
@@ -152,29 +151,24 @@ const OUTCOMES: [(&str, Next); 4] = [
     ("REFUSED", Next::Refused),
 ];
 
-/// The surroundings of a `forward` that its decoder needs.
+/// The surroundings of a source that its decoder needs.
+#[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    /// Where relative paths start.
-    pub folder: &'a Path,
     pub listeners: &'a Listeners,
     pub node: Option<&'a Node>,
-    /// Collects every resolv.conf read.
-    pub files: &'a mut files::Met,
-    /// Collects the entries of those files that cannot be used, or not yet.
-    pub unusable: &'a mut Vec<String>,
-    /// Collects the interfaces named in those files.
-    pub interfaces: &'a mut Vec<String>,
     /// The keys that may sign zone transfers.
     pub keys: &'a [Key],
+    /// The names of its zone; none for a named source.
+    pub zones: &'a [String],
 }
 
 /// Decodes `forward`.
-pub(super) fn decode(decoder: &mut Decoder, place: &mut Place<'_>, node: &KdlNode) -> Forward {
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Forward {
     let mut forward = FORWARD.read(decoder, node);
     let nodes = block(node);
     let scheme = upstreams(decoder, place, node, &mut forward);
     bootstrap(decoder, place, node, &forward);
-    forward.trust = trust(decoder, place, nodes, scheme);
+    forward.trust = trust(decoder, nodes, scheme);
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
         refuse_protocol(decoder, nodes, scheme);
@@ -195,7 +189,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: &mut Place<'_>, node: &KdlNod
 }
 
 /// Reports named upstreams without `bootstrap`, and `bootstrap` without named upstreams.
-fn bootstrap(decoder: &mut Decoder, place: &Place<'_>, node: &KdlNode, forward: &Forward) {
+fn bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &Forward) {
     let written = child(block(node), "bootstrap");
     match (forward.named.first(), written) {
         (Some(named), None) => {
@@ -238,12 +232,7 @@ fn refuse_method(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryp
 }
 
 /// `tls { … }`
-fn trust(
-    decoder: &mut Decoder,
-    place: &mut Place<'_>,
-    nodes: &[KdlNode],
-    scheme: Option<Encryption>,
-) -> Trust {
+fn trust(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) -> Trust {
     let Some(node) = child(nodes, "tls") else {
         return Trust::default();
     };
@@ -254,11 +243,7 @@ fn trust(
                 .help("write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\""),
         );
     }
-    let mut files = encrypted::Files {
-        folder: place.folder,
-        met: place.files,
-    };
-    encrypted::trust(decoder, &mut files, node)
+    encrypted::trust(decoder, node)
 }
 
 /// The parsed values of a `forward`, each with its span.
@@ -278,10 +263,10 @@ struct Found {
 }
 
 impl Found {
-    fn take_file(&mut self, decoder: &mut Decoder, place: &mut Place<'_>, entry: &KdlEntry, path: &str) {
+    fn take_file(&mut self, decoder: &mut Decoder, place: Place<'_>, entry: &KdlEntry, path: &str) {
         let span = Span::from(entry.span());
         self.schemes.push((None, span));
-        self.written.push(Written::In(place.folder.join(path)));
+        self.written.push(Written::In(decoder.files.at(path)));
         let (servers, mut why) = resolv_conf(decoder, place, entry, path);
         for address in servers.usable {
             if !self.upstreams.iter().any(|(known, _)| known.address == address) {
@@ -291,8 +276,8 @@ impl Found {
         }
         self.awaited |= servers.awaited;
         self.unusable.append(&mut why);
-        place.unusable.extend(servers.unusable);
-        place.interfaces.extend(servers.interfaces);
+        decoder.files.unusable.extend(servers.unusable);
+        decoder.files.interfaces.extend(servers.interfaces);
     }
 
     fn take(&mut self, decoder: &mut Decoder, entry: &KdlEntry) {
@@ -346,7 +331,7 @@ fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
 /// common scheme, if there is one.
 fn upstreams(
     decoder: &mut Decoder,
-    place: &mut Place<'_>,
+    place: Place<'_>,
     node: &KdlNode,
     forward: &mut Forward,
 ) -> Option<Encryption> {
@@ -419,7 +404,7 @@ fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
 }
 
 /// Reports an upstream that is this proxy.
-fn refuse_loop(decoder: &mut Decoder, place: &Place<'_>, upstream: SocketAddr, span: Span) {
+fn refuse_loop(decoder: &mut Decoder, place: Place<'_>, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
         let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
         decoder.push(nobody.help("write the address of the server to ask"));
@@ -466,12 +451,12 @@ pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: Socket
 /// The name servers in the resolv.conf at `path`, and the problems to report if there are no other upstreams.
 fn resolv_conf(
     decoder: &mut Decoder,
-    place: &mut Place<'_>,
+    place: Place<'_>,
     entry: &KdlEntry,
     path: &str,
 ) -> (NameServers, Vec<Diagnostic>) {
-    let path = place.folder.join(path);
-    place.files.note(&path);
+    let path = decoder.files.at(path);
+    decoder.files.note(&path);
     let span = Span::from(entry.span());
     let found = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
     let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";

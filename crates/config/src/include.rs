@@ -20,71 +20,59 @@ pub(super) const NAME: &str = "include";
 
 pub(super) const INCLUDE: Table<()> = Table::plain(1..=64, r#"include "/etc/dnsweir/conf.d""#);
 
-/// The most files in a configuration, and the most bytes in all of them.
+/// The most files that a configuration may include, and the most bytes in all of them.
 const MOST: (usize, usize) = (256, 4 * 1024 * 1024);
 
 /// A configuration that is being put together.
 struct Whole {
     /// The texts of all files; spans are offsets in it.
     source: Source,
-    /// The included files and folders.
-    files: Vec<PathBuf>,
-    /// Mistakes in `include`s.
     decoder: Decoder,
+    /// The files being read, which must not be included again.
+    open: Vec<PathBuf>,
 }
 
 /// Decodes `source` with everything it includes; relative paths start at `folder`. `decode` also gets the
-/// joined text and the paths of the files.
+/// joined text.
 ///
 /// # Errors
 /// Every mistake found, or a syntax error in a text.
 pub(super) fn document<T>(
     source: &Source,
     folder: &Path,
-    decode: impl FnOnce(&mut Decoder, &Source, Vec<PathBuf>, &[KdlNode]) -> T,
+    decode: impl FnOnce(&mut Decoder, &Source, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
     let parsed = syntax::document(source.text());
-    let mut parsed = parsed.map_err(|mistakes| Report::new(source.clone(), mistakes))?;
+    let parsed = parsed.map_err(|mistakes| Report::new(source.clone(), mistakes))?;
     let mut whole = Whole {
         source: source.clone(),
-        files: Vec::new(),
-        decoder: Decoder::default(),
+        decoder: Decoder::new(folder),
+        open: Vec::new(),
     };
-    let outside = std::mem::replace(&mut parsed, KdlDocument::new());
-    let expanded = whole.expanded(folder, &mut Vec::new(), outside);
-    *parsed.nodes_mut() = expanded.map_err(|report| report.with_files(&whole.files))?;
-    let Whole {
-        source,
-        files,
-        decoder,
-    } = whole;
-    let included = files.clone();
-    let decoded = finish(&source, parsed, decoder, |decoder, nodes| {
-        decode(decoder, &source, included, nodes)
-    });
-    decoded.map_err(|report| report.with_files(&files))
+    let nodes = whole.expanded(parsed);
+    let nodes = nodes.map_err(|report| report.with_files(whole.decoder.files.order()))?;
+    let mut expanded = KdlDocument::new();
+    *expanded.nodes_mut() = nodes;
+    let Whole { source, decoder, .. } = whole;
+    finish(&source, expanded, decoder, |decoder, nodes| {
+        decode(decoder, &source, nodes)
+    })
 }
 
 impl Whole {
-    /// Returns the nodes of a document with each `include` replaced by the nodes of its files. `open` are the
-    /// files being read, which must not be included again.
-    fn expanded(
-        &mut self,
-        folder: &Path,
-        open: &mut Vec<PathBuf>,
-        mut document: KdlDocument,
-    ) -> Result<Vec<KdlNode>, Report> {
+    /// Returns the nodes of a document with each `include` replaced by the nodes of its files.
+    fn expanded(&mut self, mut document: KdlDocument) -> Result<Vec<KdlNode>, Report> {
         let mut nodes = Vec::new();
         for mut node in document.nodes_mut().drain(..) {
             if node.name().value() == NAME {
-                nodes.extend(self.included(folder, open, &node)?);
+                nodes.extend(self.included(&node)?);
                 continue;
             }
             if node.name().value() != "config"
                 && let Some(block) = node.children_mut()
             {
                 let inside = std::mem::replace(block, KdlDocument::new());
-                *block.nodes_mut() = self.expanded(folder, open, inside)?;
+                *block.nodes_mut() = self.expanded(inside)?;
             }
             nodes.push(node);
         }
@@ -92,20 +80,15 @@ impl Whole {
     }
 
     /// The nodes of the files that an `include` names.
-    fn included(
-        &mut self,
-        folder: &Path,
-        open: &mut Vec<PathBuf>,
-        node: &KdlNode,
-    ) -> Result<Vec<KdlNode>, Report> {
+    fn included(&mut self, node: &KdlNode) -> Result<Vec<KdlNode>, Report> {
         self.decoder.check(node, &INCLUDE.shape);
         let mut nodes = Vec::new();
         for entry in arguments(node) {
             let Some(name) = self.decoder.value(NAME, entry, text) else {
                 continue;
             };
-            for file in self.files_at(&folder.join(name), entry) {
-                if open.contains(&file) {
+            for file in self.files_at(name, entry) {
+                if self.open.contains(&file) {
                     let again = format!("{} includes itself", file.display());
                     let again = Diagnostic::new(entry.span().into(), again);
                     self.decoder
@@ -115,12 +98,12 @@ impl Whole {
                 let Some(mut document) = self.document_at(&file, head(node))? else {
                     return Ok(nodes);
                 };
-                open.push(file);
+                self.open.push(file);
                 for node in document.nodes_mut() {
                     move_by(node, self.start());
                 }
-                nodes.extend(self.expanded(folder, open, document)?);
-                open.pop();
+                nodes.extend(self.expanded(document)?);
+                self.open.pop();
             }
         }
         Ok(nodes)
@@ -131,12 +114,13 @@ impl Whole {
         self.source.part(self.source.text().len()).1.start
     }
 
-    /// Returns the file at `path`, or the files in that folder.
-    fn files_at(&mut self, path: &Path, entry: &KdlEntry) -> Vec<PathBuf> {
-        self.files.push(path.to_owned());
-        match in_folder(path) {
+    /// Returns the file `name`, or the files in that folder.
+    fn files_at(&mut self, name: String, entry: &KdlEntry) -> Vec<PathBuf> {
+        let path = self.decoder.files.at(name);
+        self.decoder.files.note(&path);
+        match in_folder(&path) {
             Ok(Some(files)) => files,
-            Ok(None) => vec![path.to_owned()],
+            Ok(None) => vec![path],
             Err(error) => {
                 let problem = format!("{} cannot be included: {error}", path.display());
                 let unreadable = Diagnostic::new(entry.span().into(), problem);
@@ -149,12 +133,9 @@ impl Whole {
 
     /// Reads a file and appends its text to the others; `None` if the limits are exceeded.
     fn document_at(&mut self, file: &Path, include: Span) -> Result<Option<KdlDocument>, Report> {
-        // A linear search is fine: there are few files.
-        if !self.files.iter().any(|known| known == file) {
-            self.files.push(file.to_owned());
-        }
+        self.decoder.files.note(file);
         let read = read_source(file)?;
-        if self.files.len() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
+        if self.source.files() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
             let (files, octets) = MOST;
             let problem = format!("a configuration has at most {files} files and {octets} bytes");
             self.decoder

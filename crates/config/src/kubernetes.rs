@@ -1,6 +1,6 @@
 //! `kubernetes`: serves the DNS records of a cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
@@ -116,15 +116,10 @@ const MOST_SEARCHED: usize = 29;
 /// Size limit of a kubeconfig, in bytes.
 const LONGEST_KUBECONFIG: u64 = 1 << 20;
 
-/// Decodes `kubernetes` in a zone with the names `zones`.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    place: &mut Place<'_>,
-    zones: &[String],
-    node: &KdlNode,
-) -> Kubernetes {
+/// Decodes `kubernetes`.
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Kubernetes {
     let mut kubernetes = KUBERNETES.read(decoder, node);
-    let nodes = block(node);
+    let (zones, nodes) = (place.zones, block(node));
     let domain = decoder.scalar(nodes, DOMAIN_WORD.shape.example, zone_name);
     let external = external(decoder, zones, nodes);
     let multicluster = match child(nodes, "multicluster") {
@@ -147,9 +142,9 @@ pub(super) fn decode(
     kubernetes.domain = domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned());
     kubernetes.multicluster = multicluster;
     kubernetes.external = external;
-    kubernetes.autopath = autopath(decoder, place, nodes, kubernetes.pods);
+    kubernetes.autopath = autopath(decoder, nodes, kubernetes.pods);
     kubernetes.fallthrough = fallthrough(decoder, nodes);
-    kubernetes.kubeconfig = kubeconfig(decoder, place.folder, nodes);
+    kubernetes.kubeconfig = kubeconfig(decoder, nodes);
     kubernetes.transfer = transfer::decode(decoder, place.keys, nodes);
     kubernetes
 }
@@ -182,12 +177,7 @@ fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<Str
 }
 
 /// The search domains of pods after those of the cluster.
-fn autopath(
-    decoder: &mut Decoder,
-    place: &mut Place<'_>,
-    nodes: &[KdlNode],
-    pods: Pods,
-) -> Option<Vec<String>> {
+fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<String>> {
     let node = child(nodes, "autopath")?;
     decoder.check(node, &AUTOPATH.shape);
     if pods != Pods::Verified {
@@ -197,7 +187,7 @@ fn autopath(
     let mut domains = Vec::new();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
-            Some(path) => domains.extend(search_list_of(decoder, place, entry, path)),
+            Some(path) => domains.extend(search_list_of(decoder, entry, path)),
             None => domains.extend(decoder.value("autopath", entry, zone_name)),
         }
     }
@@ -209,10 +199,9 @@ fn autopath(
 }
 
 /// The search list of a resolv.conf, without entries that are not domains.
-fn search_list_of(decoder: &mut Decoder, place: &mut Place<'_>, entry: &KdlEntry, path: &str) -> Vec<String> {
-    let path = place.folder.join(path);
-    place.files.note(&path);
-    let list = search_list(&path).unwrap_or_else(|problem| {
+fn search_list_of(decoder: &mut Decoder, entry: &KdlEntry, path: &str) -> Vec<String> {
+    let path = decoder.files.at(path);
+    let list = search_list(&mut decoder.files, &path).unwrap_or_else(|problem| {
         let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
         decoder.push(unusable.help("name a resolv.conf, or write the domains here"));
         Vec::new()
@@ -230,10 +219,11 @@ pub(super) fn fallthrough(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Strin
     }
 }
 
-pub(super) fn kubeconfig(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<Kubeconfig> {
+pub(super) fn kubeconfig(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Kubeconfig> {
     let node = child(nodes, "kubeconfig")?;
     let kubeconfig = KUBECONFIG.read(decoder, node);
-    let path = folder.join(decoder.argument(node, text)?);
+    let written = decoder.argument(node, text)?;
+    let path = decoder.files.at(written);
     if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
         let span = arguments(node)
             .next()

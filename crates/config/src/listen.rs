@@ -113,11 +113,7 @@ impl Listeners {
 }
 
 /// Decodes `listen`. The addresses are returned even if there are other mistakes, for later checks.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    files: &mut encrypted::Files<'_>,
-    node: &KdlNode,
-) -> (Listen, Listeners) {
+pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> (Listen, Listeners) {
     let mut listen = LISTEN.read(decoder, node);
     let mut listeners = Listeners::default();
     let mut encrypted = Vec::new();
@@ -144,7 +140,7 @@ pub(super) fn decode(
     let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
     listen.clients = clients::decode_of_listener(decoder, nodes, &addresses);
     listen.addresses = addresses;
-    listen.identity = identity(decoder, files, node, &encrypted);
+    listen.identity = identity(decoder, node, &encrypted);
     listen.encrypted = encrypted;
     (listen, listeners)
 }
@@ -170,12 +166,11 @@ fn shares(
 /// Decodes `certificate`, which is required for encrypted listeners and refused otherwise.
 fn identity(
     decoder: &mut Decoder,
-    files: &mut encrypted::Files<'_>,
     node: &KdlNode,
     encrypted: &[(SocketAddr, Encryption)],
 ) -> Option<Identity> {
     match (child(block(node), "certificate"), encrypted.first()) {
-        (Some(certificate), Some(_)) => encrypted::identity(decoder, files, certificate),
+        (Some(certificate), Some(_)) => encrypted::identity(decoder, certificate),
         (Some(certificate), None) => {
             encrypted::CERTIFICATE.read(decoder, certificate);
             let problem = "`certificate` is for addresses with a scheme, and there is none";

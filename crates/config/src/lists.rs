@@ -1,7 +1,6 @@
 //! `lists`: blocks names or overrides their answers, from common list formats.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
@@ -107,12 +106,12 @@ const ANSWERS: [(&str, ListAnswer); 3] = [
 /// The most lists in one stage.
 const MOST: usize = 64;
 
-/// Decodes `lists`; relative paths start at `folder`.
-pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Lists {
+/// Decodes `lists`.
+pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Lists {
     let mut lists = LISTS.read(decoder, node);
     let nodes = block(node);
     for node in named_nodes(nodes, "list") {
-        let Some(list) = list(decoder, folder, node) else {
+        let Some(list) = list(decoder, node) else {
             continue;
         };
         if lists.lists.iter().any(|known| known.name == list.name) {
@@ -132,7 +131,7 @@ pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Li
     lists
 }
 
-fn list(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<List> {
+fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {
     let mut list = LIST.read(decoder, node);
     let nodes = block(node);
     list.name = decoder.argument(node, text)?;
@@ -144,7 +143,7 @@ fn list(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<List> {
     };
     let properties = LOCATION.read(decoder, source);
     let entry = arguments(source).next()?;
-    (list.origin, list.size) = origin(decoder, folder, source, properties, entry)?;
+    (list.origin, list.size) = origin(decoder, source, properties, entry)?;
     Some(list)
 }
 

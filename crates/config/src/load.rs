@@ -2,6 +2,7 @@
 //! it depends on, whatever their order in the file.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,8 @@ use kdl::{KdlEntry, KdlNode};
 use super::config_block::{self, ConfigNode};
 use super::decode::{Decoder, arguments, block, child, document, named_nodes};
 use super::error::{Diagnostic, Report, Source, Span};
-use super::files::{Files, read_source};
+use super::files::read_source;
 use super::filters::Filters;
-use super::listen::{self, Listen};
 use super::module::{Builtins, Module};
 use super::signatures;
 use super::syntax;
@@ -20,7 +20,8 @@ use super::upstream::Encryption;
 use super::whole::{Config, FILE};
 use super::zone;
 use super::{
-    address, admin, clients, dnstap, encrypted, forward, include, node, pods, registries, source, tsig,
+    address, admin, clients, dnstap, encrypted, forward, include, listen, node, pods, registries, source,
+    tsig,
 };
 
 /// Default of `waiting-queries`: enough for all processes of a node's pods to wait for a slow name.
@@ -47,15 +48,11 @@ pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> R
 }
 
 fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
-    let mut files = Files::new(folder);
-    let decoded = include::document(source, folder, |decoder, source, included, nodes| {
-        let mut config = decode(decoder, source, nodes, &mut files, builtins)?;
-        config.files.splice(0..0, included);
-        Some(config)
+    let decoded = include::document(source, folder, |decoder, source, nodes| {
+        decode(decoder, source, nodes, builtins)
     });
     // `None` only if there are other mistakes.
-    let config = decoded.and_then(|decoded| decoded.ok_or_else(|| Report::new(source.clone(), Vec::new())));
-    config.map_err(|report| report.with_files(files.met.order()))
+    decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
 }
 
 /// The folder at which relative paths in a file start.
@@ -69,9 +66,7 @@ fn folder(path: &Path) -> &Path {
 /// Every mistake in it, or that the file cannot be read.
 pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
     let source = read_source(path)?;
-    let nodes = document(&source, |decoder, nodes| {
-        config_block::nodes(decoder, &mut Files::new(folder(path)), nodes)
-    })?;
+    let nodes = document(&source, folder(path), config_block::nodes)?;
     Ok((source, nodes))
 }
 
@@ -88,7 +83,7 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
             Ok(Module::Builtin(_) | Module::Artifact(_)) | Err(_) => None,
         }
     };
-    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
+    include::document(&read_source(path)?, folder(path), |_, _, nodes| {
         named_nodes(nodes, "filter").filter_map(named).collect()
     })
 }
@@ -99,7 +94,7 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
 /// When the file cannot be read or is not KDL.
 pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
     let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
-    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
+    include::document(&read_source(path)?, folder(path), |_, _, nodes| {
         let entries = named_nodes(nodes, "listen").flat_map(arguments);
         entries.filter_map(address).collect()
     })
@@ -108,7 +103,7 @@ pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, R
 /// Whether the configuration at `path`, valid or not, has a `node` section; `None` if it cannot be parsed.
 pub fn keeps_network(path: &Path) -> Option<bool> {
     let document = read_source(path).and_then(|source| {
-        include::document(&source, folder(path), |_, _, _, nodes| {
+        include::document(&source, folder(path), |_, _, nodes| {
             child(nodes, "node").is_some()
         })
     });
@@ -139,53 +134,49 @@ fn decode(
     decoder: &mut Decoder,
     source: &Source,
     nodes: &[KdlNode],
-    files: &mut Files<'_>,
     builtins: Builtins<'_>,
 ) -> Option<Config> {
-    let folder = files.folder;
     decoder.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
     let mut config = (FILE.fields)(decoder, &KdlNode::new("file"), nodes);
     check_presence(decoder, nodes);
-    let (listen, listeners) = decode_listen(decoder, files, nodes).unzip();
+    let listen = child(nodes, "listen").map(|node| listen::decode(decoder, node));
+    let (listen, listeners) = listen.unzip();
     let listeners = listeners.unwrap_or_default();
     config.node = child(nodes, "node").map(|node| node::decode(decoder, &listeners, node));
 
-    config.signatures = signatures::decode(decoder, files, nodes);
-    config.filters_folder = config.filters_folder.map(|path| folder.join(path));
-    let filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
-    let mut filters = decode_filters(decoder, files, nodes, filters);
-    let tsig = tsig::decode(decoder, files, named_nodes(nodes, "tsig"));
-    let mut in_files = Vec::new();
-    // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
-    let (mut names, mut unused) = (zone::Names::default(), Decoder::default());
-    let mut place = forward::Place {
-        folder,
+    config.signatures = signatures::decode(decoder, nodes);
+    config.filters_folder = config.filters_folder.map(|path| decoder.files.at(path));
+    let mut filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
+    filters.decode_all(decoder, nodes);
+    let tsig = tsig::decode(decoder, named_nodes(nodes, "tsig"));
+    let place = forward::Place {
         listeners: &listeners,
         node: config.node.as_ref(),
-        files: &mut files.met,
-        unusable: &mut config.unusable,
-        interfaces: &mut in_files,
         keys: &tsig,
+        zones: &[],
     };
+    let mut names = zone::Names::default();
     config.zones = named_nodes(nodes, "zone")
-        .map(|node| zone::decode(decoder, &mut filters, &mut names, &mut place, node))
+        .map(|node| zone::decode(decoder, &mut filters, &mut names, place, node))
         .collect();
     zone::note_taken(&mut config.zones);
-    config.sources = source::decode_named(decoder, &mut place, named_nodes(nodes, "source"));
-    config.filters = match config.zones.is_empty() || decoder.has_unknown_nodes() {
-        true => filters.finish(&mut unused),
-        false => filters.finish(decoder),
-    };
+    config.sources = source::decode_named(decoder, place, named_nodes(nodes, "source"));
+    // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
+    if !config.zones.is_empty() && !decoder.has_unknown_nodes() {
+        filters.refuse_unused(decoder);
+    }
+    config.filters = filters.into_all();
     config.clients =
         child(nodes, "clients").map(|node| clients::decode(decoder, &clients::CLIENTS.shape, node));
     config.admin = admin::decode(decoder, nodes, &listeners);
-    config.control = config.control.map(|path| folder.join(path));
-    config.dnstap = dnstap::decode(decoder, folder, nodes);
+    config.control = config.control.map(|path| decoder.files.at(path));
+    config.dnstap = dnstap::decode(decoder, nodes);
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
-    config.registries = registries::decode(decoder, folder, nodes);
-    config.pods = pods::decode(decoder, folder, nodes);
-    config.files = files.met.order().to_vec();
-    config.interfaces = interfaces(nodes, in_files);
+    config.registries = registries::decode(decoder, nodes);
+    config.pods = pods::decode(decoder, nodes);
+    config.files = decoder.files.order().to_vec();
+    config.unusable = mem::take(&mut decoder.files.unusable);
+    config.interfaces = interfaces(nodes, mem::take(&mut decoder.files.interfaces));
     config.source = source.clone();
     config.listen = listen?;
     Some(config)
@@ -211,37 +202,6 @@ fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Opti
         (name, number)
     });
     numbers.collect()
-}
-
-/// Decodes `listen`.
-fn decode_listen(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    nodes: &[KdlNode],
-) -> Option<(Listen, listen::Listeners)> {
-    let mut files = encrypted::Files {
-        folder: files.folder,
-        met: &mut files.met,
-    };
-    Some(listen::decode(decoder, &mut files, child(nodes, "listen")?))
-}
-
-/// Decodes the `filter` nodes, and the filters in the folder that a zone uses.
-fn decode_filters<'a>(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    nodes: &[KdlNode],
-    mut filters: Filters<'a>,
-) -> Filters<'a> {
-    for node in named_nodes(nodes, "filter") {
-        filters.decode(decoder, files, node);
-    }
-    for node in named_nodes(nodes, "zone").flat_map(|zone| named_nodes(block(zone), "use")) {
-        if let Some(name) = arguments(node).next() {
-            filters.decode_used(decoder, files, name);
-        }
-    }
-    filters
 }
 
 /// Reports missing sections, unless a section is unknown: it may be the missing one, misspelled.

@@ -1,7 +1,7 @@
 //! `https://…`: where to fetch something, and how.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
@@ -56,10 +56,9 @@ pub(super) fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-/// Decodes the URL `written` and the properties of `node`; relative paths start at `folder`.
+/// Decodes the URL `written` and the properties of `node`.
 pub(super) fn decode(
     decoder: &mut Decoder,
-    folder: &Path,
     node: &KdlNode,
     properties: Properties,
     written: &str,
@@ -79,8 +78,8 @@ pub(super) fn decode(
     }
     Some(Location {
         url,
-        ca: properties.ca.map(|file| folder.join(file)),
-        token: token.map(|file| folder.join(file)),
+        ca: properties.ca.map(|file| decoder.files.at(file)),
+        token: token.map(|file| decoder.files.at(file)),
         proxy: properties.proxy,
         address: properties.address,
         size: properties.size,

@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 
 use super::decode::{Decoder, Wrong, arguments, block, child, head, suggestion, text};
 use super::error::{Diagnostic, Span};
-use super::files::Files;
 use super::hex;
 use super::reference::Reference;
 use super::words::Table;
@@ -65,12 +64,7 @@ pub(super) struct Written {
 }
 
 /// Decodes the `module` of `filter`. By default, it is the file `beside`, if there is a `filters` folder.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    folder: &Path,
-    beside: Option<PathBuf>,
-    filter: &KdlNode,
-) -> Option<Written> {
+pub(super) fn decode(decoder: &mut Decoder, beside: Option<PathBuf>, filter: &KdlNode) -> Option<Written> {
     let Some(node) = child(block(filter), "module") else {
         if let Some(path) = beside {
             return Some(Written {
@@ -88,7 +82,7 @@ pub(super) fn decode(
     let span = arguments(node)
         .next()
         .map_or(head(node), |entry| entry.span().into());
-    match Module::parse(&text, folder) {
+    match Module::parse(&text, decoder.files.folder()) {
         Ok(module) => Some(Written { module, text, span }),
         Err(wrong) => {
             decoder.push(Diagnostic::new(span, format!("{text:?} {wrong}")));
@@ -100,7 +94,6 @@ pub(super) fn decode(
 /// Reads the code of `filter` and checks its `sha256`. The code of an artifact is empty until delivery.
 pub(super) fn code(
     decoder: &mut Decoder,
-    files: &mut Files<'_>,
     builtins: Builtins<'_>,
     filter: &KdlNode,
     written: Option<&Written>,
@@ -126,7 +119,7 @@ pub(super) fn code(
             Some(Bytes::new())
         }
         Module::File(path) => {
-            let code = match files.module(path) {
+            let code = match decoder.files.module(path) {
                 Ok(code) => code,
                 Err(error) => {
                     decoder.push(unreadable(path, &error, builtins, written));

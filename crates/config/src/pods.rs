@@ -1,6 +1,5 @@
 //! `pods`: watches a node's pods, to identify clients.
 
-use std::path::Path;
 use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
@@ -29,7 +28,7 @@ words! {
 const NODE_WORD: Table<()> = Table::plain(1..=1, r#"node "worker-1""#);
 
 /// Decodes `pods`, if present.
-pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Option<NodePods> {
+pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<NodePods> {
     let node = child(nodes, "pods")?;
     let mut pods = PODS.read(decoder, node);
     let nodes = block(node);
@@ -39,7 +38,7 @@ pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) ->
     }
     let name = decoder.scalar(nodes, NODE_WORD.shape.example, node_name);
     pods.node = name.unwrap_or_default();
-    pods.kubeconfig = kubeconfig(decoder, folder, nodes);
+    pods.kubeconfig = kubeconfig(decoder, nodes);
     Some(pods)
 }
 

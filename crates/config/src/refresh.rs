@@ -1,6 +1,6 @@
 //! `refresh { … }`: the sources of a filter's data, read while the proxy runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode};
@@ -60,13 +60,13 @@ impl Refresh {
     }
 }
 
-/// Decodes `refresh`; relative paths start at `folder`.
-pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<Refresh> {
+/// Decodes `refresh`.
+pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Refresh {
     let mut refresh = REFRESH.read(decoder, node);
     let nodes = block(node);
     let mut sources: Vec<RefreshSource> = Vec::new();
     for node in named_nodes(nodes, "source") {
-        let Some(source) = source(decoder, folder, node) else {
+        let Some(source) = source(decoder, node) else {
             continue;
         };
         if sources.iter().any(|known| known.name == source.name) {
@@ -84,21 +84,20 @@ pub(super) fn decode(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Op
         decoder.push(Diagnostic::new(head(node), problem).help("put files into one folder"));
     }
     refresh.sources = sources;
-    Some(refresh)
+    refresh
 }
 
-fn source(decoder: &mut Decoder, folder: &Path, node: &KdlNode) -> Option<RefreshSource> {
+fn source(decoder: &mut Decoder, node: &KdlNode) -> Option<RefreshSource> {
     let properties = SOURCE.read(decoder, node);
     let name = decoder.argument(node, text)?;
     let entry = arguments(node).nth(1)?;
-    let (origin, size) = origin(decoder, folder, node, properties, entry)?;
+    let (origin, size) = origin(decoder, node, properties, entry)?;
     Some(RefreshSource { name, origin, size })
 }
 
 /// Decodes the path or URL in `entry`, a value of `node`, and returns it with its size limit in bytes.
 pub(super) fn origin(
     decoder: &mut Decoder,
-    folder: &Path,
     node: &KdlNode,
     properties: Properties,
     entry: &KdlEntry,
@@ -106,7 +105,7 @@ pub(super) fn origin(
     let written = decoder.value("source", entry, text)?;
     let size = properties.size;
     if location::is_url(&written) {
-        let location = location::decode(decoder, folder, node, properties, &written, entry.span().into())?;
+        let location = location::decode(decoder, node, properties, &written, entry.span().into())?;
         return Some((RefreshOrigin::Location(Box::new(location)), size));
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
@@ -116,11 +115,13 @@ pub(super) fn origin(
             decoder.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
         }
     }
-    Some((RefreshOrigin::Path(folder.join(written)), size))
+    Some((RefreshOrigin::Path(decoder.files.at(written)), size))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::tests::config;
     use super::*;
 

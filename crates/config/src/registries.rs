@@ -1,6 +1,6 @@
 //! `registries`: where modules are pulled from.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
@@ -39,7 +39,7 @@ const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mir
 const PROXY: &str = "http://";
 
 /// Decodes `registries`, if present.
-pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) -> Registries {
+pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Registries {
     let Some(node) = child(nodes, "registries") else {
         return Registries::default();
     };
@@ -48,7 +48,7 @@ pub(super) fn decode(decoder: &mut Decoder, folder: &Path, nodes: &[KdlNode]) ->
         .into_iter()
         .flatten()
     {
-        *file = folder.join(&file);
+        *file = decoder.files.at(&file);
     }
     let mirrors = named_nodes(block(node), "mirror");
     registries.mirrors = mirrors.filter_map(|node| mirror(decoder, node)).collect();

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::address::{self, DNS_PORT};
-use super::files;
+use super::files::{self, Files};
 
 /// Size limit in bytes: larger files are not a resolv.conf.
 const LONGEST: u64 = 64 * 1024;
@@ -82,8 +82,10 @@ impl NameServers {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(super) fn search_list(path: &Path) -> Result<Vec<String>, String> {
-    let text = files::read(path, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
+pub(super) fn search_list(files: &mut Files, path: &Path) -> Result<Vec<String>, String> {
+    let text = files
+        .read(path, LONGEST)
+        .map_err(|error| format!("cannot be read: {error}"))?;
     let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
     Ok(parsed.get_last_search_or_domain().cloned().collect())
 }

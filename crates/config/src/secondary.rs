@@ -40,18 +40,13 @@ words! {
     }
 }
 
-/// Decodes `secondary` in a zone with the names `zones`.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    place: &Place<'_>,
-    zones: &[String],
-    node: &KdlNode,
-) -> Secondary {
+/// Decodes `secondary`.
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Secondary {
     let mut secondary = SECONDARY.read(decoder, node);
     let nodes = block(node);
     let primaries = arguments(node).filter_map(|entry| decoder.value("secondary", entry, address(DNS_PORT)));
     secondary.primaries = primaries.collect();
-    secondary.origins = zones.to_vec();
+    secondary.origins = place.zones.to_vec();
     secondary.key = transfer::key(decoder, place.keys, nodes);
     secondary.fallthrough = fallthrough(decoder, nodes);
     secondary.transfer = transfer::decode(decoder, place.keys, nodes);

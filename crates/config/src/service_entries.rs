@@ -8,7 +8,6 @@ use kdl::KdlNode;
 use super::clients::network;
 use super::decode::{Decoder, arguments, block, child};
 use super::error::Diagnostic;
-use super::forward::Place;
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
 use super::name::zone_name;
 use super::network::Network;
@@ -50,11 +49,11 @@ const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8
 const FREE: u8 = 2;
 
 /// Decodes `service-entries`.
-pub(super) fn decode(decoder: &mut Decoder, place: &Place<'_>, node: &KdlNode) -> ServiceEntries {
+pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> ServiceEntries {
     let mut entries = SERVICE_ENTRIES.read(decoder, node);
     let nodes = block(node);
     entries.ranges = ranges(decoder, nodes);
-    entries.kubeconfig = kubeconfig(decoder, place.folder, nodes);
+    entries.kubeconfig = kubeconfig(decoder, nodes);
     entries
 }
 

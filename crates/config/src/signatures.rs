@@ -4,7 +4,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Decoder, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
 use super::error::{Diagnostic, Span};
-use super::files::{Files, unreadable_help};
+use super::files::Files;
 use super::reference::is_repository;
 use super::words::{Table, words};
 
@@ -119,7 +119,7 @@ impl Signatures {
 }
 
 /// Decodes `signatures`, if present.
-pub(super) fn decode(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
+pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
     let mut read = Signatures::default();
     let Some(node) = child(nodes, "signatures") else {
         return read;
@@ -134,13 +134,13 @@ pub(super) fn decode(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlN
         decoder.push(empty.help(format!("write: {}, or remove it", SIGNATURES.shape.example)));
     }
     for node in named_nodes(nodes, "key") {
-        if let Some(key) = key(decoder, files, node)
+        if let Some(key) = key(decoder, node)
             && read.is_new(decoder, &key.name, key.span)
         {
             read.keys.push(key);
         }
     }
-    read.trust_root = trust_root(decoder, files, nodes);
+    read.trust_root = trust_root(decoder, nodes);
     for node in named_nodes(nodes, "identity") {
         if child(nodes, "trust-root").is_none() {
             let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root`");
@@ -159,45 +159,30 @@ pub(super) fn decode(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlN
     read
 }
 
-fn key(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Key> {
+fn key(decoder: &mut Decoder, node: &KdlNode) -> Option<Key> {
     decoder.check(node, &KEY.shape);
     let mut words = arguments(node).filter_map(|entry| decoder.value("key", entry, text));
     let (name, file) = (words.next()?, words.next()?);
     drop(words);
     let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
-    let pem = file_of(decoder, files, node, &file, help)?;
+    let pem = file_of(decoder, node, &file, help)?;
     let span = head(node);
     Some(Key { name, pem, span })
 }
 
-fn trust_root(decoder: &mut Decoder, files: &mut Files<'_>, nodes: &[KdlNode]) -> Option<TrustRoot> {
+fn trust_root(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<TrustRoot> {
     let node = child(nodes, "trust-root")?;
     let file = decoder.scalar(nodes, TRUST_ROOT.shape.example, text)?;
     let help = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
-    let json = file_of(decoder, files, node, &file, help)?;
+    let json = file_of(decoder, node, &file, help)?;
     let span = head(node);
     Some(TrustRoot { json, span })
 }
 
 /// Reads the text file that `node` names.
-fn file_of(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    node: &KdlNode,
-    file: &str,
-    help: &str,
-) -> Option<String> {
-    let path = files.folder.join(file);
-    let what = node.name().value();
-    match files.text(&path) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            let problem = format!("the {what} {} cannot be read: {error}", path.display());
-            let help = unreadable_help(file, &path, help);
-            decoder.push(Diagnostic::new(head(node), problem).help(help));
-            None
-        }
-    }
+fn file_of(decoder: &mut Decoder, node: &KdlNode, file: &str, help: &str) -> Option<String> {
+    let path = decoder.files.at(file);
+    decoder.file(node.name().value(), &path, head(node), Files::text, help)
 }
 
 fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {

@@ -7,7 +7,7 @@ use kdl::KdlNode;
 
 use super::decode::{Decoder, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
-use super::forward::{self, Forward};
+use super::forward::{self, Forward, Place};
 use super::kubernetes::{self, Kubernetes};
 use super::lists::{self, Lists};
 use super::secondary::{self, Secondary};
@@ -51,30 +51,17 @@ pub(super) const WORDS: &[&str] = &[
     "lists",
 ];
 
-/// Decodes a node named by one of [`WORDS`], in a zone with the names `zones`.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    place: &mut forward::Place<'_>,
-    zones: &[String],
-    node: &KdlNode,
-) -> Option<SourceConfig> {
-    match node.name().value() {
-        "forward" => Some(SourceConfig::Forward(forward::decode(decoder, place, node))),
-        "kubernetes" => {
-            let kubernetes = kubernetes::decode(decoder, place, zones, node);
-            Some(SourceConfig::Kubernetes(kubernetes))
-        }
-        "service-entries" => {
-            let entries = service_entries::decode(decoder, place, node);
-            Some(SourceConfig::ServiceEntries(entries))
-        }
-        "file" => zone_file::decode(decoder, place, zones, node).map(SourceConfig::File),
-        "secondary" => Some(SourceConfig::Secondary(secondary::decode(
-            decoder, place, zones, node,
-        ))),
-        "lists" => Some(SourceConfig::Lists(lists::decode(decoder, place.folder, node))),
-        _ => None,
-    }
+/// Decodes a node named by one of [`WORDS`].
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Option<SourceConfig> {
+    Some(match node.name().value() {
+        "forward" => SourceConfig::Forward(forward::decode(decoder, place, node)),
+        "kubernetes" => SourceConfig::Kubernetes(kubernetes::decode(decoder, place, node)),
+        "service-entries" => SourceConfig::ServiceEntries(service_entries::decode(decoder, node)),
+        "file" => SourceConfig::File(zone_file::decode(decoder, place, node)?),
+        "secondary" => SourceConfig::Secondary(secondary::decode(decoder, place, node)),
+        "lists" => SourceConfig::Lists(lists::decode(decoder, node)),
+        _ => return None,
+    })
 }
 
 words! {
@@ -94,7 +81,7 @@ const CHECKED: Shape = Shape {
 /// Decodes the `source` nodes, to which filters may send queries.
 pub(super) fn decode_named<'k>(
     decoder: &mut Decoder,
-    place: &mut forward::Place<'_>,
+    place: Place<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<NamedSource> {
     let mut met: HashMap<String, Span> = HashMap::new();
@@ -124,7 +111,7 @@ pub(super) fn decode_named<'k>(
                 decoder.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
             }
         }
-        let source = decode(decoder, place, &[], inner);
+        let source = decode(decoder, place, inner);
         let (Some(name), Some(source)) = (name, source) else {
             continue;
         };

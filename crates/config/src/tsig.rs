@@ -6,7 +6,7 @@ use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Decoder, arguments, block, child, head, text, word};
 use super::error::{Diagnostic, Span};
-use super::files::{Files, unreadable_help};
+use super::files::{Files, TEXT_HELP};
 use super::name::zone_name;
 use super::words::{Table, words};
 use crate::dns::name::Name;
@@ -41,15 +41,11 @@ const ALGORITHMS: [(&str, &str); 3] = [
 const SHORTEST: usize = 16;
 
 /// Decodes the `tsig` nodes.
-pub(super) fn decode<'k>(
-    decoder: &mut Decoder,
-    files: &mut Files<'_>,
-    nodes: impl Iterator<Item = &'k KdlNode>,
-) -> Vec<Key> {
+pub(super) fn decode<'k>(decoder: &mut Decoder, nodes: impl Iterator<Item = &'k KdlNode>) -> Vec<Key> {
     let mut met: Vec<(Key, Span)> = Vec::new();
     for node in nodes {
         let written = TSIG.read(decoder, node);
-        let secret = secret(decoder, files, node);
+        let secret = secret(decoder, node);
         let name = written.name.and_then(|name| Name::parse(&name).ok());
         let (Some(name), Some(secret)) = (name, secret) else {
             continue;
@@ -69,13 +65,13 @@ pub(super) fn decode<'k>(
 }
 
 /// Reads the shared secret in base64, here or in a file.
-fn secret(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Option<Vec<u8>> {
+fn secret(decoder: &mut Decoder, node: &KdlNode) -> Option<Vec<u8>> {
     let Some(secret) = child(block(node), "secret") else {
         let missing = Diagnostic::new(head(node), "this key has no `secret`");
         decoder.push(missing.help(format!("write: {}", SECRET.shape.example)));
         return None;
     };
-    let secret = read(decoder, files, secret);
+    let secret = read(decoder, secret);
     decoder.check(&secret, &SECRET.shape);
     let entry = arguments(&secret).next()?;
     let written = decoder.value("secret", entry, text)?;
@@ -92,20 +88,13 @@ fn secret(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> Optio
 }
 
 /// Returns the node with `(file)"PATH"` replaced by the contents of the file.
-fn read(decoder: &mut Decoder, files: &mut Files<'_>, node: &KdlNode) -> KdlNode {
+fn read(decoder: &mut Decoder, node: &KdlNode) -> KdlNode {
     let mut node = node.clone();
     for entry in node.entries_mut() {
-        let Some(path) = file(entry) else { continue };
-        let written = path.to_owned();
-        let path = files.folder.join(&written);
-        let content = files.text(&path).unwrap_or_else(|error| {
-            let problem = format!("the file {} cannot be read: {error}", path.display());
-            let usual = "name a text file; a relative path begins at the configuration's folder";
-            let help = unreadable_help(&written, &path, usual);
-            decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
-            String::new()
-        });
-        let mut found = KdlEntry::new(content);
+        let Some(written) = file(entry) else { continue };
+        let path = decoder.files.at(written);
+        let content = decoder.file("file", &path, entry.span().into(), Files::text, TEXT_HELP);
+        let mut found = KdlEntry::new(content.unwrap_or_default());
         found.set_span(entry.span());
         *entry = found;
     }

@@ -58,11 +58,11 @@ impl Wasi {
     }
 }
 
-/// Decodes the `wasi` of a filter; relative paths start at `base`.
-pub(super) fn decode(decoder: &mut Decoder, base: &Path, node: &KdlNode) -> Wasi {
+/// Decodes the `wasi` of a filter.
+pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Wasi {
     let mut wasi = WASI.read(decoder, node);
     let folders = named_nodes(block(node), "folder");
-    wasi.folders = folders.filter_map(|node| folder(decoder, base, node)).collect();
+    wasi.folders = folders.filter_map(|node| folder(decoder, node)).collect();
     wasi
 }
 
@@ -84,10 +84,10 @@ fn variable(value: &KdlValue) -> Result<String, Wrong> {
     Ok(name)
 }
 
-fn folder(decoder: &mut Decoder, base: &Path, node: &KdlNode) -> Option<Folder> {
+fn folder(decoder: &mut Decoder, node: &KdlNode) -> Option<Folder> {
     decoder.check(node, &FOLDER.shape);
     let name = decoder.argument(node, text)?;
-    let path = base.join(&name);
+    let path = decoder.files.at(&name);
     match state(&path) {
         Ok(state) => Some(Folder { name, path, state }),
         Err(error) => {

@@ -11,7 +11,7 @@ use super::decode::{Decoder, arguments, block, child, head, name_span, nearest, 
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::filters::Filters;
-use super::forward;
+use super::forward::{self, Place};
 use super::kubernetes::{self, DOMAIN};
 use super::lists;
 use super::name::zone_name;
@@ -148,7 +148,7 @@ pub(super) fn decode(
     decoder: &mut Decoder,
     filters: &mut Filters<'_>,
     names: &mut Names,
-    place: &mut forward::Place<'_>,
+    place: Place<'_>,
     node: &KdlNode,
 ) -> Zone {
     ZONE.read(decoder, node);
@@ -158,6 +158,10 @@ pub(super) fn decode(
         from: decode_from(decoder, nodes),
     };
     let names = names.take(decoder, node, &audience);
+    let place = Place {
+        zones: &names,
+        ..place
+    };
     let clients = decode_clients(decoder, nodes);
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
@@ -186,7 +190,7 @@ pub(super) fn decode(
             }
             "cache" => stages.push(Stage::Cache(cache::CACHE.read(decoder, stage))),
             // If it is not a source either, `check` has reported it.
-            _ => stages.extend(source::decode(decoder, place, &names, stage).map(Stage::Source)),
+            _ => stages.extend(source::decode(decoder, place, stage).map(Stage::Source)),
         }
     }
     refuse_unreachable(decoder, node, &names, nodes);
@@ -228,7 +232,7 @@ pub(super) fn note_taken(zones: &mut [Zone]) {
 }
 
 /// The listeners on which the zone answers.
-fn decode_on(decoder: &mut Decoder, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
+fn decode_on(decoder: &mut Decoder, place: Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
     let Some(node) = first(decoder, nodes, "on") else {
         return Vec::new();
     };

@@ -40,27 +40,23 @@ words! {
 
 const ORIGIN: Table<()> = Table::plain(1..=1, r#"origin "example.org""#);
 
-/// Decodes `file` in a zone with the names `zones`; `None` if the zone file is invalid.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    place: &mut Place<'_>,
-    zones: &[String],
-    node: &KdlNode,
-) -> Option<ZoneFile> {
+/// Decodes `file`; `None` if the zone file is invalid.
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Option<ZoneFile> {
     let mut file = FILE.read(decoder, node);
     let nodes = block(node);
     let origin = decoder.scalar(nodes, ORIGIN.shape.example, zone_name);
     file.fallthrough = fallthrough(decoder, nodes);
     file.transfer = transfer::decode(decoder, place.keys, nodes);
-    file.path = place.folder.join(decoder.argument(node, text)?);
-    place.files.note(&file.path);
+    let written = decoder.argument(node, text)?;
+    file.path = decoder.files.at(written);
+    decoder.files.note(&file.path);
     let span = arguments(node)
         .next()
         .map_or(head(node), |entry| entry.span().into());
-    let origins = origin.as_ref().map_or(zones, std::slice::from_ref);
+    let origins = origin.as_ref().map_or(place.zones, std::slice::from_ref);
     let bounds = Bounds { octets: file.memory };
     for origin in origins {
-        let zone = zone(decoder, place, &file.path, origin, bounds, span)?;
+        let zone = zone(decoder, &file.path, origin, bounds, span)?;
         file.zones.push(zone);
     }
     Some(file)
@@ -82,7 +78,6 @@ pub(super) fn is_part(node: &KdlNode, names: &[String]) -> bool {
 /// Reads a zone file, and reports the mistakes in it and its includes.
 fn zone(
     decoder: &mut Decoder,
-    place: &mut Place<'_>,
     path: &Path,
     origin: &str,
     bounds: Bounds,
@@ -90,11 +85,11 @@ fn zone(
 ) -> Option<Arc<zonefile::Zone>> {
     match zonefile::read(path, origin, bounds) {
         Ok(zone) => {
-            zone.files.iter().for_each(|(file, _)| place.files.note(file));
+            zone.files.iter().for_each(|(file, _)| decoder.files.note(file));
             Some(zone)
         }
         Err(invalid) => {
-            invalid.files.iter().for_each(|file| place.files.note(file));
+            invalid.files.iter().for_each(|file| decoder.files.note(file));
             for mistake in invalid.mistakes {
                 decoder.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
             }

@@ -15,7 +15,7 @@ use super::values::{origin, query_name, query_type, rcode};
 use crate::config::decode::{
     Decoder, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
 };
-use crate::config::files::{Files, unreadable_help};
+use crate::config::files::unreadable_help;
 use crate::config::name::zone_name;
 use crate::config::units::{duration, ms};
 use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source};
@@ -136,7 +136,8 @@ impl TestCases {
     /// # Errors
     /// Every mistake in it.
     pub fn parse(source: Source) -> Result<TestCases, Report> {
-        document(&source, |decoder, nodes| decode(decoder, &source, nodes))
+        let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
+        document(&source, folder, |decoder, nodes| decode(decoder, &source, nodes))
     }
 }
 
@@ -152,20 +153,18 @@ fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode]) -> TestCase
     if zones.is_empty() {
         zones.push(".".to_owned());
     }
-    let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
-    let mut reader = Reader {
+    let reader = Reader {
         source,
         owners: owners(&zones),
         zones: &zones,
-        files: Files::new(folder),
     };
-    let config = child(nodes, "config").map(|node| config_block::decode(decoder, &mut reader.files, node));
+    let config = child(nodes, "config").map(|node| config_block::decode(decoder, node));
     let clock = decoder.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
     let mut lookups = Lookups::default();
     for node in named_nodes(nodes, "lookup") {
         lookups.decode(decoder, node);
     }
-    let sources = named_nodes(nodes, "source").filter_map(|node| reader.source(decoder, node));
+    let sources = named_nodes(nodes, "source").filter_map(|node| source_file(decoder, node));
     let sources = sources.collect();
     let cases: Vec<Case> = nodes
         .iter()
@@ -197,40 +196,39 @@ fn owners(zones: &[String]) -> SuffixMap<usize> {
     owners
 }
 
+/// A file for the filter's refresh.
+fn source_file(decoder: &mut Decoder, node: &KdlNode) -> Option<SourceFile> {
+    decoder.check(node, &SOURCE);
+    let name = decoder.argument(node, text)?;
+    let entry = arguments(node).nth(1)?;
+    let written = decoder.value("source", entry, text)?;
+    let path = decoder.files.at(written);
+    match decoder.files.data(&path) {
+        Ok(data) => Some(SourceFile {
+            name,
+            file: String::new(),
+            data,
+        }),
+        Err(error) => {
+            let problem = format!("{} cannot be read: {error}", path.display());
+            let usual = "name a file; a relative path begins at the folder of the test cases";
+            let help = unreadable_help(&path, usual);
+            decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
+            None
+        }
+    }
+}
+
 /// The context for reading cases.
 struct Reader<'a> {
     source: &'a Source,
     zones: &'a [String],
     owners: SuffixMap<usize>,
-    files: Files<'a>,
 }
 
 impl Reader<'_> {
-    /// A file for the filter's refresh.
-    fn source(&mut self, decoder: &mut Decoder, node: &KdlNode) -> Option<SourceFile> {
-        decoder.check(node, &SOURCE);
-        let name = decoder.argument(node, text)?;
-        let entry = arguments(node).nth(1)?;
-        let written = decoder.value("source", entry, text)?;
-        let path = self.files.folder.join(&written);
-        match self.files.data(&path) {
-            Ok(data) => Some(SourceFile {
-                name,
-                file: String::new(),
-                data,
-            }),
-            Err(error) => {
-                let problem = format!("{} cannot be read: {error}", path.display());
-                let usual = "name a file; a relative path begins at the folder of the test cases";
-                let help = unreadable_help(&written, &path, usual);
-                decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
-                None
-            }
-        }
-    }
-
     /// Decodes a case; none if the node is something else or has mistakes.
-    fn case(&mut self, decoder: &mut Decoder, node: &KdlNode) -> Option<Case> {
+    fn case(&self, decoder: &mut Decoder, node: &KdlNode) -> Option<Case> {
         let shape = match node.name().value() {
             "query" => &QUERY,
             "response" => &RESPONSE,
@@ -268,7 +266,7 @@ impl Reader<'_> {
             .cloned()
             .collect();
         let recorded = node.children().is_some() && (given.text.is_none() || !said.is_empty());
-        let snapshot = recorded.then(|| Snapshot::from(config_block::nodes(decoder, &mut self.files, &said)));
+        let snapshot = recorded.then(|| Snapshot::from(config_block::nodes(decoder, &said)));
         let _ = qtype?;
         let span = head(node);
         let text = self.source.text();
