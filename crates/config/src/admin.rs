@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::address;
-use super::decode::{Decoder, Wrong, arguments, boolean, child, property, text};
-use super::error::{Diagnostic, Span};
+use super::decode::{Decoder, Wrong, boolean, child, property, text};
+use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::words::words;
 
@@ -45,7 +45,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Liste
     {
         if let Some(entry) = property(node, name) {
             let problem = format!("`{name}` is about /status, which is not there with status=#false");
-            decoder.push(Diagnostic::new(entry.span().into(), problem).help("leave out one of the two"));
+            decoder.report(entry, problem, "leave out one of the two");
         }
     }
     admin
@@ -57,12 +57,8 @@ pub(super) fn address_of(entry: &KdlEntry) -> Option<SocketAddr> {
 }
 
 fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
-    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
-    for entry in arguments(node) {
-        let Some(admin) = decoder.value("admin", entry, |value: &KdlValue| address(PORT)(value)) else {
-            continue;
-        };
-        let span = Span::from(entry.span());
+    let mut own = Listeners::default();
+    for (admin, span) in decoder.values(node, address(PORT)) {
         if let Some((listener, place)) = listeners.sharing_port_with(admin) {
             let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
             decoder.push(
@@ -71,21 +67,15 @@ fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Ve
                     .help("give `admin` another port: admin \"127.0.0.1:9253\""),
             );
         }
-        let own = Listeners(found.clone());
         match own.sharing_port_with(admin) {
-            Some((other, first)) => decoder.push(
-                Diagnostic::new(
-                    span,
-                    format!("{admin} is served already: {other} includes it, or is the same"),
-                )
-                .label("again")
-                .other(first, "first here")
-                .help("keep one of them"),
-            ),
-            None => found.push((admin, span)),
+            Some((other, first)) => {
+                let problem = format!("{admin} is served already: {other} includes it, or is the same");
+                decoder.report_again(span, first, problem, "keep one of them");
+            }
+            None => own.0.push((admin, span)),
         }
     }
-    found.into_iter().map(|(admin, _)| admin).collect()
+    own.0.into_iter().map(|(admin, _)| admin).collect()
 }
 
 /// Reads a host name as browsers send it in `Host`, without a port.

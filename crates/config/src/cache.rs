@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kdl::KdlNode;
 
-use super::decode::{Decoder, boolean, head, property, whole};
-use super::error::{Diagnostic, Span};
+use super::decode::{Decoder, boolean, property, whole};
+use super::error::Span;
 use super::units::{duration, s, spell_duration, ttl};
 use super::words::words;
 
@@ -82,11 +82,8 @@ const LONGEST: Duration = s(7 * 86_400);
 fn look_at_bounds(decoder: &mut Decoder, node: &KdlNode, keeping: &mut Keeping) {
     let name = node.name().value();
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), format!("`{name}` is empty"));
-        let tables = [("success", &SUCCESS), ("denial", &DENIAL)];
-        let table = tables.iter().find(|(known, _)| *known == name);
-        let example = table.map_or("", |(_, table)| table.shape.example);
-        decoder.push(empty.help(format!("write: {example}")));
+        let table = if name == "denial" { &DENIAL } else { &SUCCESS };
+        decoder.report(node, format!("`{name}` is empty"), table.shape.help());
     }
     // Do not report a bound twice if it did not parse.
     let is_read = |name| property(node, name).is_none_or(|entry| ttl(s(0)..=LONGEST)(entry.value()).is_ok());
@@ -96,10 +93,8 @@ fn look_at_bounds(decoder: &mut Decoder, node: &KdlNode, keeping: &mut Keeping) 
             spell_duration(keeping.min),
             spell_duration(keeping.max)
         );
-        let place = property(node, "min")
-            .map(|entry| Span::from(entry.span()))
-            .unwrap_or(head(node));
-        decoder.push(Diagnostic::new(place, problem).help("lower `min` or raise `max`"));
+        let place = property(node, "min").map_or(Span::from(node), Span::from);
+        decoder.report(place, problem, "lower `min` or raise `max`");
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
+use super::decode::{Decoder, Shape, Wrong, block, child, named_nodes, whole};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::network::{Network, left_aligned};
@@ -154,19 +154,14 @@ pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Cl
     decoder.check(node, shape);
     let nodes = block(node);
     if nodes.is_empty() {
-        let empty = Diagnostic::new(head(node), "this `clients` is empty");
-        decoder.push(empty.help(format!("write: {}", shape.example)));
+        decoder.report(node, "this `clients` is empty", shape.help());
     }
     let mut rules = Vec::new();
     let mut words = Vec::new();
     for (name, allowed) in [("allow", true), ("refuse", false)] {
         let Some(list) = child(nodes, name) else { continue };
         decoder.check(list, &ALLOW.shape);
-        for entry in arguments(list) {
-            let Some(who) = decoder.value(name, entry, |value: &KdlValue| who(value, allowed)) else {
-                continue;
-            };
-            let span = Span::from(entry.span());
+        for (who, span) in decoder.values(list, |value: &KdlValue| who(value, allowed)) {
             let networks = match who {
                 Who::Network(network) => vec![network],
                 Who::Word(word, networks) => {
@@ -210,24 +205,13 @@ pub(super) fn decode_of_listener(
     let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
     for node in named_nodes(nodes, "clients") {
         let clients = decode(decoder, &OF_LISTENER.shape, node);
-        for entry in arguments(node) {
-            let Some(address) = decoder.value("clients", entry, encrypted::listening_address) else {
-                continue;
-            };
-            let span = Span::from(entry.span());
+        for (address, span) in decoder.values(node, encrypted::listening_address) {
             if !addresses.contains(&address) {
                 let problem = format!("{address} is not an address of this `listen`");
-                decoder.push(
-                    Diagnostic::new(span, problem).help("write one of the addresses that follow `listen`"),
-                );
+                decoder.report(span, problem, "write one of the addresses that follow `listen`");
             } else if let Some(first) = taken.insert(address, span) {
-                let twice = Diagnostic::new(span, format!("`clients` is written twice for {address}"));
-                decoder.push(
-                    twice
-                        .label("again")
-                        .other(first, "first here")
-                        .help("keep one of them"),
-                );
+                let problem = format!("`clients` is written twice for {address}");
+                decoder.report_again(span, first, problem, "keep one of them");
             } else {
                 found.push((address, clients.clone()));
             }
@@ -286,13 +270,8 @@ pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, W
 fn note(decoder: &mut Decoder, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
     match words.iter().find(|(known, _)| *known == word) {
         Some(&(_, first)) => {
-            let twice = Diagnostic::new(span, format!("{word:?} is written twice"));
-            decoder.push(
-                twice
-                    .label("again")
-                    .other(first, "first here")
-                    .help("keep one of them"),
-            );
+            let problem = format!("{word:?} is written twice");
+            decoder.report_again(span, first, problem, "keep one of them");
         }
         None => words.push((word, span)),
     }
@@ -310,8 +289,7 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
                 true => format!("{network} is written twice"),
                 false => format!("{network} is both allowed and refused"),
             };
-            let twice = Diagnostic::new(rule.span, problem).label("again");
-            decoder.push(twice.other(same.span, "first here").help("keep one of them"));
+            decoder.report_again(rule.span, same.span, problem, "keep one of them");
             continue;
         }
         let around = rules

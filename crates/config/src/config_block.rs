@@ -6,7 +6,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::data::Data;
 use super::decode::{Decoder, Wrong, arguments, block, head, text};
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::files::{Files, TEXT_HELP};
 
 /// A node of a `config` block.
@@ -73,9 +73,8 @@ pub fn nodes(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<ConfigNode> {
 fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
     decoder.refuse_annotations(node);
     if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
-        let span = Span::from(first.span()).start..Span::from(last.span()).end();
-        let stray = Diagnostic::new(span.into(), "`config` takes nothing but a block");
-        decoder.push(stray.help("write: config { … }"));
+        let span = Span::from(first).start..Span::from(last).end();
+        decoder.report(span, "`config` takes nothing but a block", "write: config { … }");
     }
 }
 
@@ -96,14 +95,14 @@ fn flatten(decoder: &mut Decoder, nodes: &[KdlNode], parent: Option<usize>, flat
         for entry in arguments(node) {
             if let Some(value) = value(decoder, node.name().value(), entry) {
                 decoded.arguments.push(value);
-                decoded.argument_spans.push(entry.span().into());
+                decoded.argument_spans.push(entry.into());
             }
         }
         for entry in decoder.refuse_repeated_properties(node) {
             let name = entry.name().map(|name| name.value()).unwrap_or_default();
             if let Some(value) = value(decoder, name, entry) {
                 decoded.properties.push((name.to_owned(), value));
-                decoded.property_spans.push(entry.span().into());
+                decoded.property_spans.push(entry.into());
             }
         }
         flat.push(decoded);
@@ -136,16 +135,16 @@ fn value(decoder: &mut Decoder, name: &str, entry: &KdlEntry) -> Option<ConfigVa
         return decoder.value(name, entry, config_value);
     };
     let written = decoder.value(name, entry, text)?;
-    let (path, span) = (decoder.files.at(written), entry.span().into());
+    let path = decoder.files.at(written);
     match kind {
         FileKind::Text => {
-            let content = decoder.file("file", &path, span, Files::text, TEXT_HELP)?;
+            let content = decoder.file("file", &path, entry, Files::text, TEXT_HELP)?;
             Some(ConfigValue::Text(content.into()))
         }
         FileKind::Data => {
             let help = "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder";
             decoder
-                .file("file", &path, span, Files::data, help)
+                .file("file", &path, entry, Files::data, help)
                 .map(ConfigValue::Data)
         }
     }
@@ -178,6 +177,7 @@ fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
 mod tests {
     use std::fs;
 
+    use super::super::error::Diagnostic;
     use super::super::tests::{config, parse_in};
     use super::*;
 

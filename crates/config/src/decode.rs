@@ -41,6 +41,11 @@ impl Shape {
             repeated: &[],
         }
     }
+
+    /// The help that shows a correct node.
+    pub(crate) fn help(&self) -> String {
+        format!("write: {}", self.example)
+    }
 }
 
 /// Why a value is not of a kind.
@@ -133,6 +138,23 @@ impl Decoder {
         self.found.push(diagnostic);
     }
 
+    /// Adds a mistake at a node, a value or another place; `help` says what would be right.
+    pub fn report(&mut self, place: impl Into<Span>, problem: impl Into<String>, help: impl Into<String>) {
+        self.push(Diagnostic::new(place.into(), problem).help(help));
+    }
+
+    /// Adds a mistake that repeats what is written at `first`.
+    pub(crate) fn report_again(
+        &mut self,
+        place: impl Into<Span>,
+        first: impl Into<Span>,
+        problem: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let again = Diagnostic::new(place.into(), problem).label("again");
+        self.push(again.other(first.into(), "first here").help(help));
+    }
+
     /// Whether there are no mistakes so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
@@ -151,8 +173,7 @@ impl Decoder {
 
         let arguments = arguments(node).count();
         if arguments < *shape.arguments.start() {
-            let missing = Diagnostic::new(name_span(node), format!("`{name}` needs a value"));
-            self.push(missing.help(format!("write: {}", shape.example)));
+            self.report(name_span(node), format!("`{name}` needs a value"), shape.help());
         }
         for entry in self::arguments(node).skip(*shape.arguments.end()) {
             let problem = match shape.arguments.end() {
@@ -161,24 +182,23 @@ impl Decoder {
                 most => format!("`{name}` takes at most {most} values"),
             };
             let surplus = Diagnostic::new(entry.span().into(), problem).label("one too many");
-            self.push(surplus.help(format!("write: {}", shape.example)));
+            self.push(surplus.help(shape.help()));
         }
 
         for entry in self.refuse_repeated_properties(node) {
             let Some(key) = entry.name() else { continue };
             if !shape.properties.contains(&key.value()) {
-                let unknown = Diagnostic::new(
-                    key.span().into(),
-                    format!("`{name}` has no property `{}`", key.value()),
-                );
-                self.push(unknown.help(suggestion(key.value(), shape.properties, shape.example)));
+                let problem = format!("`{name}` has no property `{}`", key.value());
+                let help = suggestion(key.value(), shape.properties, shape.example);
+                self.report(key.span(), problem, help);
             }
         }
 
         match node.children() {
             Some(block) if shape.children.is_empty() => {
-                let refused = Diagnostic::new(block_span(node, block), format!("`{name}` takes no block"));
-                self.push(refused.help(format!("write: {}", shape.example)));
+                // The first node in it, or for an empty block its owner.
+                let refused = block.nodes().first().unwrap_or(node);
+                self.report(refused, format!("`{name}` takes no block"), shape.help());
             }
             Some(block) => self.check_block(block.nodes(), Some(name), shape.children, shape.repeated),
             None => {}
@@ -201,21 +221,15 @@ impl Decoder {
                     Some(owner) => format!("`{name}` is not allowed in `{owner}`"),
                     None => format!("unknown section `{name}`"),
                 };
-                let help = suggestion(name, allowed, "");
-                self.push(Diagnostic::new(name_span(node), problem).help(help));
+                self.report(name_span(node), problem, suggestion(name, allowed, ""));
                 self.unknown = true;
             } else if !repeated.contains(&name)
                 && let Some(first) = nodes[..index]
                     .iter()
                     .find(|earlier| earlier.name().value() == name)
             {
-                let twice = Diagnostic::new(head(node), format!("`{name}` is written twice"));
-                self.push(
-                    twice
-                        .label("again")
-                        .other(head(first), "first here")
-                        .help("keep one of them"),
-                );
+                let problem = format!("`{name}` is written twice");
+                self.report_again(node, first, problem, "keep one of them");
             }
         }
     }
@@ -233,11 +247,8 @@ impl Decoder {
     ) {
         let types = entries.into_iter().map(KdlEntry::ty).chain([node.ty()]);
         for annotation in types.flatten() {
-            let refused = Diagnostic::new(
-                annotation.span().into(),
-                format!("the type annotation `({})` is not supported", annotation.value()),
-            );
-            self.push(refused.help("remove it"));
+            let problem = format!("the type annotation `({})` is not supported", annotation.value());
+            self.report(annotation.span(), problem, "remove it");
         }
     }
 
@@ -250,9 +261,8 @@ impl Decoder {
                 continue;
             };
             if let Some(first) = first.get(name) {
-                let twice = Diagnostic::new(entry.span().into(), format!("`{name}` is written twice"));
-                let twice = twice.label("again").other(first.span().into(), "first here");
-                self.push(twice.help("keep one of them"));
+                let problem = format!("`{name}` is written twice");
+                self.report_again(entry, *first, problem, "keep one of them");
                 continue;
             }
             first.insert(name, entry);
@@ -272,10 +282,21 @@ impl Decoder {
             Ok(value) => Some(value),
             Err(wrong) => {
                 let problem = format!("`{name}`: {} {}", shown(entry.value()), wrong.problem);
-                self.push(Diagnostic::new(entry.span().into(), problem).help(wrong.help));
+                self.report(entry, problem, wrong.help);
                 None
             }
         }
+    }
+
+    /// Reads each argument of `node`. Returns those that are right, with their spans.
+    pub(crate) fn values<T>(
+        &mut self,
+        node: &KdlNode,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Vec<(T, Span)> {
+        let values = arguments(node)
+            .filter_map(|entry| Some((self.value(node.name().value(), entry, &kind)?, Span::from(entry))));
+        values.collect()
     }
 
     /// Reads the first argument of `node`, if it has one.
@@ -318,8 +339,8 @@ impl Decoder {
     ) -> Option<Vec<T>> {
         let node = child(nodes, name)?;
         self.check(node, shape);
-        let values = arguments(node).filter_map(|entry| self.value(name, entry, &kind));
-        Some(values.collect())
+        let values = self.values(node, kind).into_iter();
+        Some(values.map(|(value, _)| value).collect())
     }
 
     /// Whether the switch `name` is on: its node is there and not followed by `#false`.
@@ -337,16 +358,15 @@ impl Decoder {
         &mut self,
         what: &str,
         path: &Path,
-        place: Span,
+        place: impl Into<Span>,
         read: impl FnOnce(&mut Files, &Path) -> io::Result<T>,
         usual: &str,
     ) -> Option<T> {
         let content = read(&mut self.files, path);
-        let unreadable = |error: &io::Error| {
-            let problem = format!("the {what} {} cannot be read: {error}", path.display());
-            Diagnostic::new(place, problem).help(unreadable_help(path, usual))
-        };
-        content.map_err(|error| self.push(unreadable(&error))).ok()
+        let problem = |error| format!("the {what} {} cannot be read: {error}", path.display());
+        content
+            .map_err(|error| self.report(place, problem(error), unreadable_help(path, usual)))
+            .ok()
     }
 }
 
@@ -434,9 +454,22 @@ pub fn head(node: &KdlNode) -> Span {
     (name.start..end.unwrap_or_default().max(name.end())).into()
 }
 
-/// The span of the first node in the block; for an empty block, that of its owner.
-fn block_span(node: &KdlNode, block: &KdlDocument) -> Span {
-    block.nodes().first().map(head).unwrap_or_else(|| head(node))
+/// The span of the first value of `node`, or of the node if it has none.
+pub(crate) fn value_span(node: &KdlNode) -> Span {
+    arguments(node).next().map_or(head(node), Span::from)
+}
+
+impl From<&KdlNode> for Span {
+    /// The span of [`head`].
+    fn from(node: &KdlNode) -> Span {
+        head(node)
+    }
+}
+
+impl From<&KdlEntry> for Span {
+    fn from(entry: &KdlEntry) -> Span {
+        entry.span().into()
+    }
 }
 
 /// Reads a string.

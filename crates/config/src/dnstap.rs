@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Takes, Wrong, block, child, head, text};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Takes, Wrong, block, child, text};
 use super::units::size;
 use super::words::words;
 
@@ -63,8 +62,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Dnstap>
         tcp => tcp,
     };
     if let (Some(limit), TapReader::Unix(_) | TapReader::Tcp(_)) = (limit, &to) {
-        let problem = "`size` is for a file, and this is a socket";
-        decoder.push(Diagnostic::new(head(limit), problem).help("remove it"));
+        decoder.report(limit, "`size` is for a file, and this is a socket", "remove it");
     }
     Some(Dnstap {
         to,

@@ -8,8 +8,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use rustls::pki_types::ServerName;
 
 use super::address::{DNS_PORT, address, check, parse};
-use super::decode::{Decoder, Wrong, arguments, block, child, head, property, text};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Wrong, arguments, block, child, property, text};
 use super::files::unreadable_help;
 use super::upstream::{Encryption, NamedUpstream, Upstream};
 use super::words::{Table, words};
@@ -185,9 +184,8 @@ pub(super) fn trust(decoder: &mut Decoder, node: &KdlNode) -> Trust {
     };
     if let Some(node) = child(nodes, "pin") {
         decoder.check(node, &PIN.shape);
-        trust.pins = arguments(node)
-            .filter_map(|entry| decoder.value("pin", entry, pin))
-            .collect();
+        let pins = decoder.values(node, pin).into_iter();
+        trust.pins = pins.map(|(pin, _)| pin).collect();
     }
     trust.identity = child(nodes, "certificate").and_then(|node| identity(decoder, node));
     trust
@@ -205,8 +203,8 @@ fn authorities(decoder: &mut Decoder, entry: &KdlEntry) -> Option<Authorities> {
 pub(super) fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<Identity> {
     let written = CERTIFICATE.read(decoder, node);
     let Some(key_entry) = property(node, "key") else {
-        let missing = Diagnostic::new(head(node), "`certificate` needs the file of its key");
-        decoder.push(missing.help(format!("write: {}", CERTIFICATE.shape.example)));
+        let problem = "`certificate` needs the file of its key";
+        decoder.report(node, problem, CERTIFICATE.shape.help());
         return None;
     };
     let (certificate, key) = (written.chain?, written.key?);
@@ -237,8 +235,7 @@ fn read(decoder: &mut Decoder, written: &str) -> Result<Vec<u8>, String> {
 /// Reports what is wrong with a file; `usual` is the help for anything but a URL or a folder.
 fn refuse(decoder: &mut Decoder, entry: &KdlEntry, written: &str, problem: &str, usual: &str) {
     let help = unreadable_help(&decoder.files.at(written), usual);
-    let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-    decoder.push(wrong.help(help));
+    decoder.report(entry, format!("{written:?} {problem}"), help);
 }
 
 /// Reads `sha256/` and the base64 digest of a public key, as in RFC 7858 section 4.2 and curl.

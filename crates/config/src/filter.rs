@@ -10,7 +10,7 @@ use kdl::{KdlNode, KdlValue};
 use super::config_block::{ConfigNode, ConfigValue, Place};
 use super::data::Data;
 use super::decode::{Decoder, Wrong, block, boolean, child, head, text, whole, word};
-use super::error::{Diagnostic, Source, Span};
+use super::error::{Source, Span};
 use super::files::{Files, TEXT_HELP};
 use super::module::{self, Module};
 use super::refresh::{self, Refresh};
@@ -268,8 +268,7 @@ pub fn test_cases_beside(module: &Path) -> PathBuf {
 /// Reports an empty `limits`.
 fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Limits) {
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), "`limits` is empty");
-        decoder.push(empty.help(format!("write: {}", LIMITS.shape.example)));
+        decoder.report(node, "`limits` is empty", LIMITS.shape.help());
     }
 }
 

@@ -6,7 +6,7 @@ use kdl::{KdlEntry, KdlNode};
 
 use super::config_block;
 use super::decode::{Decoder, arguments, block, child, head, named_nodes};
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::filter::{FILTER, Filter, filter_name, test_cases};
 use super::module::{self, Builtins, Module};
 use super::refresh;
@@ -121,12 +121,8 @@ impl<'a> Filters<'a> {
             return;
         };
         if let Some((_, first, _)) = self.known.iter().find(|(known, ..)| *known == name) {
-            decoder.push(
-                Diagnostic::new(head(node), format!("filter {name:?} is defined twice"))
-                    .label("again")
-                    .other(*first, "first here")
-                    .help("give one of them another name"),
-            );
+            let problem = format!("filter {name:?} is defined twice");
+            decoder.report_again(node, *first, problem, "give one of them another name");
             return;
         }
         let span = head(node);
@@ -147,10 +143,8 @@ impl<'a> Filters<'a> {
         };
         if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
             let problem = "`signed-by` is for modules from registries alone";
-            decoder.push(
-                Diagnostic::new(head(node), problem)
-                    .help("remove it, or write: module \"oci://REGISTRY/NAME:TAG\""),
-            );
+            let help = "remove it, or write: module \"oci://REGISTRY/NAME:TAG\"";
+            decoder.report(node, problem, help);
             return SignedBy::default();
         }
         signatures::signed_by(decoder, self.signatures, node)
@@ -159,8 +153,8 @@ impl<'a> Filters<'a> {
     /// Reports filters that no zone uses.
     pub fn refuse_unused(&self, decoder: &mut Decoder) {
         for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
-            let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));
-            decoder.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
+            let help = format!("remove it, or write `use {name:?}` in a zone");
+            decoder.report(*span, format!("no zone uses the filter {name:?}"), help);
         }
     }
 

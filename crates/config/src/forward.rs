@@ -7,7 +7,7 @@ use std::time::Duration;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Decoder, Wrong, arguments, block, child, head, whole, word};
+use super::decode::{Decoder, Wrong, arguments, block, child, whole, word};
 use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
 use super::listen::Listeners;
@@ -183,7 +183,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
             spell_duration(forward.timeout),
             spell_duration(forward.deadline)
         );
-        decoder.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
+        decoder.report(written, problem, "lower `timeout` or raise `deadline`");
     }
     forward
 }
@@ -194,20 +194,19 @@ fn bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &
     match (forward.named.first(), written) {
         (Some(named), None) => {
             let problem = format!("no server is named that knows the addresses of {}", named.host);
-            decoder.push(Diagnostic::new(head(node), problem).help(
-                "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the name, \
-                 as in \"tls://192.0.2.1%dns.example\"",
-            ));
+            let help = "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the \
+                 name, as in \"tls://192.0.2.1%dns.example\"";
+            decoder.report(node, problem, help);
         }
         (None, Some(written)) => {
             let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
-            decoder.push(Diagnostic::new(head(written), problem).help("remove it"));
+            decoder.report(written, problem, "remove it");
         }
         _ => {}
     }
     for entry in written.into_iter().flat_map(arguments) {
         if let Ok(server) = address(DNS_PORT)(entry.value()) {
-            refuse_loop(decoder, place, server, entry.span().into());
+            refuse_loop(decoder, place, server, entry.into());
         }
     }
 }
@@ -219,7 +218,7 @@ fn refuse_protocol(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Encryption)
             "the upstreams are asked over {}://, and not over this",
             scheme.word()
         );
-        decoder.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
+        decoder.report(node, problem, "remove `protocol`");
     }
 }
 
@@ -227,7 +226,7 @@ fn refuse_protocol(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Encryption)
 fn refuse_method(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) {
     if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
         let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
-        decoder.push(Diagnostic::new(head(node), problem).help("remove it"));
+        decoder.report(node, problem, "remove it");
     }
 }
 
@@ -238,10 +237,8 @@ fn trust(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) -
     };
     if scheme.is_none() {
         let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
-        decoder.push(
-            Diagnostic::new(head(node), problem)
-                .help("write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\""),
-        );
+        let help = "write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\"";
+        decoder.report(node, problem, help);
     }
     encrypted::trust(decoder, node)
 }
@@ -264,7 +261,7 @@ struct Found {
 
 impl Found {
     fn take_file(&mut self, decoder: &mut Decoder, place: Place<'_>, entry: &KdlEntry, path: &str) {
-        let span = Span::from(entry.span());
+        let span = Span::from(entry);
         self.schemes.push((None, span));
         self.written.push(Written::In(decoder.files.at(path)));
         let (servers, mut why) = resolv_conf(decoder, place, entry, path);
@@ -281,7 +278,7 @@ impl Found {
     }
 
     fn take(&mut self, decoder: &mut Decoder, entry: &KdlEntry) {
-        let span = Span::from(entry.span());
+        let span = Span::from(entry);
         let Some((target, scheme)) = decoder.value("forward", entry, upstream) else {
             return;
         };
@@ -297,12 +294,10 @@ impl Found {
             Target::Named(upstream) => (place_of(&self.named, upstream), upstream.host.clone()),
         };
         match (known, target) {
-            (Some(first), _) => decoder.push(
-                Diagnostic::new(span, format!("upstream {spelled} is written twice"))
-                    .label("again")
-                    .other(first, "first here")
-                    .help("keep one of them"),
-            ),
+            (Some(first), _) => {
+                let problem = format!("upstream {spelled} is written twice");
+                decoder.report_again(span, first, problem, "keep one of them");
+            }
             (None, Target::At(upstream)) => self.upstreams.push((upstream, span)),
             (None, Target::Named(upstream)) => self.named.push((upstream, span)),
         }
@@ -345,7 +340,7 @@ fn upstreams(
     let count = found.upstreams.len();
     if count > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
         let problem = format!("{count} upstreams are more than the {MOST_UPSTREAMS} allowed");
-        decoder.push(Diagnostic::new(head(node), problem).help("remove some of them"));
+        decoder.report(node, problem, "remove some of them");
     }
     for (upstream, span) in &found.upstreams {
         refuse_loop(decoder, place, upstream.address, *span);
@@ -406,8 +401,8 @@ fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
 /// Reports an upstream that is this proxy.
 fn refuse_loop(decoder: &mut Decoder, place: Place<'_>, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
-        let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
-        decoder.push(nobody.help("write the address of the server to ask"));
+        let problem = format!("{upstream} is not the address of a server");
+        decoder.report(span, problem, "write the address of the server to ask");
         return;
     }
     let Some((listener, listens)) = loops(place.listeners, place.node, upstream) else {
@@ -457,7 +452,7 @@ fn resolv_conf(
 ) -> (NameServers, Vec<Diagnostic>) {
     let path = decoder.files.at(path);
     decoder.files.note(&path);
-    let span = Span::from(entry.span());
+    let span = Span::from(entry);
     let found = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
     let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
     match found {
@@ -468,7 +463,7 @@ fn resolv_conf(
             (found, unusable)
         }
         Err(problem) => {
-            decoder.push(Diagnostic::new(span, format!("{}: {problem}", path.display())).help(help));
+            decoder.report(span, format!("{}: {problem}", path.display()), help);
             (NameServers::default(), Vec::new())
         }
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode};
 
-use super::decode::{Decoder, arguments, finish, head, text};
-use super::error::{Diagnostic, Report, Source, Span};
+use super::decode::{Decoder, arguments, finish, text};
+use super::error::{Report, Source};
 use super::files::read_source;
 use super::syntax;
 use super::words::Table;
@@ -89,13 +89,12 @@ impl Whole {
             };
             for file in self.files_at(name, entry) {
                 if self.open.contains(&file) {
-                    let again = format!("{} includes itself", file.display());
-                    let again = Diagnostic::new(entry.span().into(), again);
-                    self.decoder
-                        .push(again.help("remove one of the `include`s on the way to it"));
+                    let problem = format!("{} includes itself", file.display());
+                    let help = "remove one of the `include`s on the way to it";
+                    self.decoder.report(entry, problem, help);
                     continue;
                 }
-                let Some(mut document) = self.document_at(&file, head(node))? else {
+                let Some(mut document) = self.document_at(&file, node)? else {
                     return Ok(nodes);
                 };
                 self.open.push(file);
@@ -123,23 +122,21 @@ impl Whole {
             Ok(None) => vec![path],
             Err(error) => {
                 let problem = format!("{} cannot be included: {error}", path.display());
-                let unreadable = Diagnostic::new(entry.span().into(), problem);
-                self.decoder
-                    .push(unreadable.help("name a file, or a folder with .kdl files"));
+                let help = "name a file, or a folder with .kdl files";
+                self.decoder.report(entry, problem, help);
                 Vec::new()
             }
         }
     }
 
     /// Reads a file and appends its text to the others; `None` if the limits are exceeded.
-    fn document_at(&mut self, file: &Path, include: Span) -> Result<Option<KdlDocument>, Report> {
+    fn document_at(&mut self, file: &Path, include: &KdlNode) -> Result<Option<KdlDocument>, Report> {
         self.decoder.files.note(file);
         let read = read_source(file)?;
         if self.source.files() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
             let (files, octets) = MOST;
             let problem = format!("a configuration has at most {files} files and {octets} bytes");
-            self.decoder
-                .push(Diagnostic::new(include, problem).help("include less"));
+            self.decoder.report(include, problem, "include less");
             return Ok(None);
         }
         let document =

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, arguments, block, boolean, child, head, text, word};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Wrong, arguments, block, boolean, child, text, value_span, word};
 use super::files;
 use super::forward::{Place, is_path};
 use super::name::zone_name;
@@ -161,15 +160,12 @@ fn external(decoder: &mut Decoder, zones: &[String], nodes: &[KdlNode]) -> Optio
 fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<String> {
     let word = node.name().value();
     let mut names = Vec::new();
-    for entry in arguments(node) {
-        let Some(name) = decoder.value(word, entry, zone_name) else {
-            continue;
-        };
+    for (name, span) in decoder.values(node, zone_name) {
         let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
         if !zones.iter().any(is_in) {
             let problem = format!("`{word}`: no query for {name} comes to this zone");
-            let lost = Diagnostic::new(entry.span().into(), problem);
-            decoder.push(lost.help(format!("write the name behind `zone`, too: zone {name:?}")));
+            let help = format!("write the name behind `zone`, too: zone {name:?}");
+            decoder.report(span, problem, help);
         }
         names.push(name);
     }
@@ -181,8 +177,8 @@ fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<
     let node = child(nodes, "autopath")?;
     decoder.check(node, &AUTOPATH.shape);
     if pods != Pods::Verified {
-        let unknown = Diagnostic::new(head(node), "`autopath` has to know which pod asks");
-        decoder.push(unknown.help("write `pods \"verified\"` beside it"));
+        let problem = "`autopath` has to know which pod asks";
+        decoder.report(node, problem, "write `pods \"verified\"` beside it");
     }
     let mut domains = Vec::new();
     for entry in arguments(node) {
@@ -193,7 +189,7 @@ fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<
     }
     if domains.len() > MOST_SEARCHED {
         let problem = format!("{} domains are too many to search in", domains.len());
-        decoder.push(Diagnostic::new(head(node), problem).help(format!("at most {MOST_SEARCHED}")));
+        decoder.report(node, problem, format!("at most {MOST_SEARCHED}"));
     }
     Some(domains)
 }
@@ -202,8 +198,8 @@ fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<
 fn search_list_of(decoder: &mut Decoder, entry: &KdlEntry, path: &str) -> Vec<String> {
     let path = decoder.files.at(path);
     let list = search_list(&mut decoder.files, &path).unwrap_or_else(|problem| {
-        let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
-        decoder.push(unusable.help("name a resolv.conf, or write the domains here"));
+        let problem = format!("{}: {problem}", path.display());
+        decoder.report(entry, problem, "name a resolv.conf, or write the domains here");
         Vec::new()
     });
     let names = list.into_iter().map(KdlValue::String);
@@ -225,11 +221,9 @@ pub(super) fn kubeconfig(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Kub
     let written = decoder.argument(node, text)?;
     let path = decoder.files.at(written);
     if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
-        let span = arguments(node)
-            .next()
-            .map_or(head(node), |entry| entry.span().into());
         let problem = format!("{}: cannot be read: {error}", path.display());
-        decoder.push(Diagnostic::new(span, problem).help("name a kubeconfig file that dnsweir may read"));
+        let help = "name a kubeconfig file that dnsweir may read";
+        decoder.report(value_span(node), problem, help);
     }
     Some(Kubeconfig { path, ..kubeconfig })
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use kdl::KdlNode;
 
 use super::clients::{self, Clients};
-use super::decode::{Decoder, arguments, block, child, head, whole};
+use super::decode::{Decoder, block, child, whole};
 use super::encrypted;
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::units::{duration, ms, s, size};
 use super::upstream::Encryption;
 use super::words::words;
@@ -117,22 +117,16 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> (Listen, Listener
     let mut listen = LISTEN.read(decoder, node);
     let mut listeners = Listeners::default();
     let mut encrypted = Vec::new();
-    for entry in arguments(node) {
-        let Some((address, encryption)) = decoder.value("listen", entry, encrypted::listener) else {
-            continue;
-        };
-        let span = Span::from(entry.span());
+    for ((address, encryption), span) in decoder.values(node, encrypted::listener) {
         let earlier = listeners.0.iter().find(|(earlier, _)| *earlier == address);
         let shares = earlier.is_some() && shares(&encrypted, address, encryption);
         encrypted.extend(encryption.map(|encryption| (address, encryption)));
         match earlier {
             Some(_) if shares => {}
-            Some((_, first)) => decoder.push(
-                Diagnostic::new(span, format!("{address} is listed twice"))
-                    .label("again")
-                    .other(*first, "first here")
-                    .help("keep one of them"),
-            ),
+            Some((_, first)) => {
+                let problem = format!("{address} is listed twice");
+                decoder.report_again(span, *first, problem, "keep one of them");
+            }
             None => listeners.0.push((address, span)),
         }
     }
@@ -174,17 +168,17 @@ fn identity(
         (Some(certificate), None) => {
             encrypted::CERTIFICATE.read(decoder, certificate);
             let problem = "`certificate` is for addresses with a scheme, and there is none";
-            decoder.push(
-                Diagnostic::new(head(certificate), problem).help("write one: listen \"tls://192.0.2.1\""),
-            );
+            decoder.report(certificate, problem, "write one: listen \"tls://192.0.2.1\"");
             None
         }
         (None, Some((address, encryption))) => {
             let problem = format!("{}://{address} needs a certificate", encryption.word());
-            decoder.push(Diagnostic::new(head(node), problem).help(format!(
-                "write in the block of `listen`: {}",
-                encrypted::CERTIFICATE.shape.example
-            )));
+            let example = encrypted::CERTIFICATE.shape.example;
+            decoder.report(
+                node,
+                problem,
+                format!("write in the block of `listen`: {example}"),
+            );
             None
         }
         (None, None) => None,

@@ -6,8 +6,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::clients::network;
-use super::decode::{Decoder, Shape, Wrong, arguments, block, child, head, named_nodes, text, word};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Shape, Wrong, arguments, block, child, named_nodes, text, word};
 use super::location::{Properties, SOURCE};
 use super::name::zone_name;
 use super::network::Network;
@@ -116,17 +115,16 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Lists {
         };
         if lists.lists.iter().any(|known| known.name == list.name) {
             let problem = format!("there are two lists {:?}", list.name);
-            decoder.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+            decoder.report(node, problem, "give one of them another name");
         }
         lists.lists.push(list);
     }
     if child(nodes, "list").is_none() {
-        let empty = Diagnostic::new(head(node), "these `lists` have no list");
-        decoder.push(empty.help(format!("write: {}", LIST.shape.example)));
+        decoder.report(node, "these `lists` have no list", LIST.shape.help());
     }
     if lists.lists.len() > MOST {
         let problem = format!("{} lists are more than the {MOST} allowed", lists.lists.len());
-        decoder.push(Diagnostic::new(head(node), problem).help("put several into one file"));
+        decoder.report(node, problem, "put several into one file");
     }
     lists
 }
@@ -137,8 +135,7 @@ fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {
     list.name = decoder.argument(node, text)?;
     list.answer = answer(decoder, nodes);
     let Some(source) = child(nodes, "source") else {
-        let missing = Diagnostic::new(head(node), "this list has no source");
-        decoder.push(missing.help(format!("write: {}", LOCATION.shape.example)));
+        decoder.report(node, "this list has no source", LOCATION.shape.help());
         return None;
     };
     let properties = LOCATION.read(decoder, source);
@@ -159,8 +156,8 @@ fn answer(decoder: &mut Decoder, nodes: &[KdlNode]) -> ListAnswer {
         match ANSWERS.iter().find(|(name, _)| *name == found) {
             Some((_, answer)) if count == 1 => return answer.clone(),
             Some(_) => {
-                let beside = Diagnostic::new(entry.span().into(), format!("{found:?} stands beside others"));
-                decoder.push(beside.help("write one word, or addresses"));
+                let problem = format!("{found:?} stands beside others");
+                decoder.report(entry, problem, "write one word, or addresses");
             }
             None => addresses.extend(decoder.value("answer", entry, address)),
         }

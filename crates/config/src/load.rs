@@ -10,7 +10,7 @@ use kdl::{KdlEntry, KdlNode};
 
 use super::config_block::{self, ConfigNode};
 use super::decode::{Decoder, arguments, block, child, document, named_nodes};
-use super::error::{Diagnostic, Report, Source, Span};
+use super::error::{Report, Source, Span};
 use super::files::read_source;
 use super::filters::Filters;
 use super::module::{Builtins, Module};
@@ -220,8 +220,7 @@ fn check_presence(decoder: &mut Decoder, nodes: &[KdlNode]) {
         ),
     ] {
         if child(nodes, section).is_none() {
-            let missing = Diagnostic::new(Span::default(), format!("there is no `{section}`"));
-            decoder.push(missing.help(help));
+            decoder.report(Span::default(), format!("there is no `{section}`"), help);
         }
     }
 }

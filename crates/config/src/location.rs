@@ -7,8 +7,8 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 use url::{Host, Url};
 
-use super::decode::{Decoder, Wrong, boolean, head, path, property, text};
-use super::error::{Diagnostic, Span};
+use super::decode::{Decoder, Wrong, boolean, path, property, text};
+use super::error::Span;
 use super::units::{duration, s, size};
 use super::words::words;
 
@@ -68,13 +68,13 @@ pub(super) fn decode(
     let url = match url(written, plain, token.is_some()) {
         Ok(url) => url,
         Err(wrong) => {
-            decoder.push(Diagnostic::new(span, format!("{written:?} {}", wrong.problem)).help(wrong.help));
+            decoder.report(span, format!("{written:?} {}", wrong.problem), wrong.help);
             return None;
         }
     };
     if plain && url.scheme() == "https" {
-        let at = property(node, "plain").map_or(head(node), |entry| entry.span().into());
-        decoder.push(Diagnostic::new(at, "`plain` is for http://").help("remove it"));
+        let at = property(node, "plain").map_or(Span::from(node), Span::from);
+        decoder.report(at, "`plain` is for http://", "remove it");
     }
     Some(Location {
         url,

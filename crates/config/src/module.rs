@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kdl::{KdlNode, KdlValue};
 use sha2::{Digest, Sha256};
 
-use super::decode::{Decoder, Wrong, arguments, block, child, head, suggestion, text};
+use super::decode::{Decoder, Wrong, block, child, head, suggestion, text, value_span};
 use super::error::{Diagnostic, Span};
 use super::hex;
 use super::reference::Reference;
@@ -73,15 +73,13 @@ pub(super) fn decode(decoder: &mut Decoder, beside: Option<PathBuf>, filter: &Kd
                 span: head(filter),
             });
         }
-        let missing = Diagnostic::new(head(filter), "this filter needs a `module`");
-        decoder.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
+        let help = "write: module \"builtin:log\", or module \"PATH.wasm\"";
+        decoder.report(filter, "this filter needs a `module`", help);
         return None;
     };
     decoder.check(node, &MODULE.shape);
     let text = decoder.argument(node, text)?;
-    let span = arguments(node)
-        .next()
-        .map_or(head(node), |entry| entry.span().into());
+    let span = value_span(node);
     match Module::parse(&text, decoder.files.folder()) {
         Ok(module) => Some(Written { module, text, span }),
         Err(wrong) => {
@@ -106,7 +104,7 @@ pub(super) fn code(
         Module::Builtin(name) => {
             if let Some(digest) = digest {
                 let problem = "a built-in filter takes no `sha256`: it is part of the program";
-                decoder.push(Diagnostic::new(head(digest), problem).help("remove it"));
+                decoder.report(digest, problem, "remove it");
             }
             builtin(decoder, builtins, name, written.span)
         }
@@ -114,7 +112,7 @@ pub(super) fn code(
             if let Some(digest) = digest {
                 let problem = "a module from a registry takes no `sha256`";
                 let help = "write the digest of its manifest in the reference: oci://REGISTRY/NAME:TAG@sha256:DIGEST";
-                decoder.push(Diagnostic::new(head(digest), problem).help(help));
+                decoder.report(digest, problem, help);
             }
             Some(Bytes::new())
         }
@@ -138,8 +136,8 @@ fn builtin(decoder: &mut Decoder, builtins: Builtins<'_>, name: &str, span: Span
     let found = builtins.iter().find(|(known, _)| *known == name);
     if found.is_none() {
         let names: Vec<&str> = builtins.iter().map(|(name, _)| *name).collect();
-        let unknown = Diagnostic::new(span, format!("there is no built-in filter {name:?}"));
-        decoder.push(unknown.help(suggestion(name, &names, MODULE.shape.example)));
+        let help = suggestion(name, &names, MODULE.shape.example);
+        decoder.report(span, format!("there is no built-in filter {name:?}"), help);
     }
     found.map(|(_, code)| Bytes::from_static(code))
 }

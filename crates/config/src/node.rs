@@ -67,21 +67,18 @@ pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNod
     let nodes = block(node);
     if let Some(node) = child(nodes, "cluster-dns") {
         decoder.check(node, &CLUSTER_DNS.shape);
-        for entry in arguments(node) {
-            match decoder.value("cluster-dns", entry, ip) {
-                Some(ip) if decoded.cluster_dns.contains(&ip) => {
-                    let twice = Diagnostic::new(entry.span().into(), format!("{ip} is written twice"));
-                    decoder.push(twice.label("again").help("keep one of them"));
-                }
-                Some(ip) => decoded.cluster_dns.push(ip),
-                None => {}
+        for (ip, span) in decoder.values(node, ip) {
+            if decoded.cluster_dns.contains(&ip) {
+                let twice = Diagnostic::new(span, format!("{ip} is written twice"));
+                decoder.push(twice.label("again").help("keep one of them"));
             }
+            decoded.cluster_dns.push(ip);
         }
     }
     decoded.self_test = self_test(decoder, nodes);
     if child(nodes, "interface").is_none() && !decoded.iptables {
-        let idle = Diagnostic::new(head(node), "this `node` has no effect");
-        decoder.push(idle.help(format!("write: {}; or remove it", NODE.shape.example)));
+        let help = format!("{}; or remove it", NODE.shape.help());
+        decoder.report(node, "this `node` has no effect", help);
     }
     if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
         let span = child(nodes, "interface").map_or(head(node), head);
@@ -112,11 +109,8 @@ fn self_test(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<IpAddr> {
         }
         match decoder.value("self-test", entry, ip) {
             Some(ip) if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) => {
-                let second = Diagnostic::new(
-                    entry.span().into(),
-                    format!("{ip} is the second address of its family"),
-                );
-                decoder.push(second.help("keep one IPv4 and one IPv6 address"));
+                let problem = format!("{ip} is the second address of its family");
+                decoder.report(entry, problem, "keep one IPv4 and one IPv6 address");
             }
             Some(ip) => addresses.push(ip),
             None => {}

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, child, head, text};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Wrong, block, child, text};
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig};
 use super::units::{duration, ms, s, size};
 use super::words::{Table, words};
@@ -33,8 +32,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<NodePod
     let mut pods = PODS.read(decoder, node);
     let nodes = block(node);
     if child(nodes, "node").is_none() {
-        let missing = Diagnostic::new(head(node), "this `pods` has no `node`");
-        decoder.push(missing.help(format!("write: {}", PODS.shape.example)));
+        decoder.report(node, "this `pods` has no `node`", PODS.shape.help());
     }
     let name = decoder.scalar(nodes, NODE_WORD.shape.example, node_name);
     pods.node = name.unwrap_or_default();

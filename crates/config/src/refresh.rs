@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Decoder, arguments, block, child, head, named_nodes, text};
-use super::error::{Diagnostic, Span};
+use super::decode::{Decoder, arguments, block, child, named_nodes, text};
 use super::location::{self, Location, Properties, SOURCE};
 use super::units::{duration, ms, s};
 use super::words::words;
@@ -71,17 +70,16 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Refresh {
         };
         if sources.iter().any(|known| known.name == source.name) {
             let problem = format!("there are two sources {:?}", source.name);
-            decoder.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+            decoder.report(node, problem, "give one of them another name");
         }
         sources.push(source);
     }
     if child(nodes, "source").is_none() {
-        let empty = Diagnostic::new(head(node), "this `refresh` has no source");
-        decoder.push(empty.help(format!("write: {}", SOURCE.shape.example)));
+        decoder.report(node, "this `refresh` has no source", SOURCE.shape.help());
     }
     if sources.len() > SOURCES {
         let problem = format!("{} sources are more than the {SOURCES} allowed", sources.len());
-        decoder.push(Diagnostic::new(head(node), problem).help("put files into one folder"));
+        decoder.report(node, problem, "put files into one folder");
     }
     refresh.sources = sources;
     refresh
@@ -105,14 +103,13 @@ pub(super) fn origin(
     let written = decoder.value("source", entry, text)?;
     let size = properties.size;
     if location::is_url(&written) {
-        let location = location::decode(decoder, node, properties, &written, entry.span().into())?;
+        let location = location::decode(decoder, node, properties, &written, entry.into())?;
         return Some((RefreshOrigin::Location(Box::new(location)), size));
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
         let is_size = property.name().is_some_and(|name| name.value() == "size");
         if !is_size {
-            let span = Span::from(property.span());
-            decoder.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
+            decoder.report(property, "this is for sources that are fetched", "remove it");
         }
     }
     Some((RefreshOrigin::Path(decoder.files.at(written)), size))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, arguments, block, child, named_nodes, path, text};
+use super::decode::{Decoder, Wrong, block, child, named_nodes, path, text};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -57,10 +57,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Registries {
 
 fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)> {
     decoder.check(node, &MIRROR.shape);
-    let hosts: Vec<String> = arguments(node)
-        .filter_map(|entry| decoder.value("mirror", entry, host))
-        .collect();
-    let mut hosts = hosts.into_iter();
+    let mut hosts = decoder.values(node, host).into_iter().map(|(host, _)| host);
     Some((hosts.next()?, hosts.collect()))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::KdlNode;
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Decoder, arguments, block};
+use super::decode::{Decoder, block};
 use super::forward::Place;
 use super::kubernetes::{FALLTHROUGH, fallthrough};
 use super::transfer::{self, Transfer};
@@ -44,8 +44,8 @@ words! {
 pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Secondary {
     let mut secondary = SECONDARY.read(decoder, node);
     let nodes = block(node);
-    let primaries = arguments(node).filter_map(|entry| decoder.value("secondary", entry, address(DNS_PORT)));
-    secondary.primaries = primaries.collect();
+    let primaries = decoder.values(node, address(DNS_PORT)).into_iter();
+    secondary.primaries = primaries.map(|(address, _)| address).collect();
     secondary.origins = place.zones.to_vec();
     secondary.key = transfer::key(decoder, place.keys, nodes);
     secondary.fallthrough = fallthrough(decoder, nodes);

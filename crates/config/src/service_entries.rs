@@ -1,13 +1,11 @@
 //! `service-entries`: serves the hosts of Istio's `ServiceEntry` objects.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use kdl::KdlNode;
 
 use super::clients::network;
-use super::decode::{Decoder, arguments, block, child};
-use super::error::Diagnostic;
+use super::decode::{Decoder, block, child};
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
 use super::name::zone_name;
 use super::network::Network;
@@ -65,25 +63,15 @@ fn ranges(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     };
     decoder.check(node, &RANGE.shape);
     let mut ranges: Vec<Network> = Vec::new();
-    for entry in arguments(node) {
-        let Some(range) = decoder.value("range", entry, |value: &_| network(value, HELP)) else {
-            continue;
-        };
-        let span = entry.span().into();
+    for (range, span) in decoder.values(node, |value: &_| network(value, HELP)) {
         let width = if range.address.is_ipv4() { 32 } else { 128 };
         if range.length > width - FREE {
-            let small = Diagnostic::new(span, format!("{range} is too small a range"));
-            decoder.push(small.help(HELP));
+            decoder.report(span, format!("{range} is too small a range"), HELP);
         }
-        let is_same = |other: &Network| {
-            matches!(
-                (other.address, range.address),
-                (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_))
-            )
-        };
+        let is_same = |other: &Network| other.address.is_ipv4() == range.address.is_ipv4();
         if ranges.iter().any(is_same) {
-            let second = Diagnostic::new(span, format!("{range} is a second range of its family"));
-            decoder.push(second.help("keep one of them"));
+            let problem = format!("{range} is a second range of its family");
+            decoder.report(span, problem, "keep one of them");
         }
         ranges.push(range);
     }

@@ -3,7 +3,7 @@
 use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Decoder, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::files::Files;
 use super::reference::is_repository;
 use super::words::{Table, words};
@@ -111,9 +111,8 @@ impl Signatures {
         let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
             return true;
         };
-        let twice = Diagnostic::new(span, format!("{name:?} is defined twice in `signatures`"));
-        let twice = twice.label("again").other(first, "first here");
-        decoder.push(twice.help("give one of them another name"));
+        let problem = format!("{name:?} is defined twice in `signatures`");
+        decoder.report_again(span, first, problem, "give one of them another name");
         false
     }
 }
@@ -130,8 +129,8 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
         .iter()
         .any(|node| ["key", "identity"].contains(&node.name().value()))
     {
-        let empty = Diagnostic::new(head(node), "`signatures` names no key and no identity");
-        decoder.push(empty.help(format!("write: {}, or remove it", SIGNATURES.shape.example)));
+        let help = format!("{}, or remove it", SIGNATURES.shape.help());
+        decoder.report(node, "`signatures` names no key and no identity", help);
     }
     for node in named_nodes(nodes, "key") {
         if let Some(key) = key(decoder, node)
@@ -143,8 +142,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
     read.trust_root = trust_root(decoder, nodes);
     for node in named_nodes(nodes, "identity") {
         if child(nodes, "trust-root").is_none() {
-            let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root`");
-            decoder.push(alone.help(format!("write: {}", TRUST_ROOT.shape.example)));
+            decoder.report(node, "`identity` needs a `trust-root`", TRUST_ROOT.shape.help());
         }
         if let Some(identity) = identity(decoder, node)
             && read.is_new(decoder, &identity.name, identity.span)
@@ -153,8 +151,8 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
         }
     }
     if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
-        let idle = Diagnostic::new(head(node), "`trust-root` has no effect without an `identity`");
-        decoder.push(idle.help(format!("write: {}", IDENTITY.shape.example)));
+        let problem = "`trust-root` has no effect without an `identity`";
+        decoder.report(node, problem, IDENTITY.shape.help());
     }
     read
 }
@@ -182,15 +180,18 @@ fn trust_root(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<TrustRoot> {
 /// Reads the text file that `node` names.
 fn file_of(decoder: &mut Decoder, node: &KdlNode, file: &str, help: &str) -> Option<String> {
     let path = decoder.files.at(file);
-    decoder.file(node.name().value(), &path, head(node), Files::text, help)
+    decoder.file(node.name().value(), &path, node, Files::text, help)
 }
 
 fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
     let written = IDENTITY.read(decoder, node);
     for property in IDENTITY.shape.properties {
         if super::decode::property(node, property).is_none() {
-            let missing = Diagnostic::new(head(node), format!("`identity` needs `{property}=`"));
-            decoder.push(missing.help(format!("write: {}", IDENTITY.shape.example)));
+            decoder.report(
+                node,
+                format!("`identity` needs `{property}=`"),
+                IDENTITY.shape.help(),
+            );
         }
     }
     Some(SigningIdentity {
@@ -240,8 +241,8 @@ pub fn is_issuer(text: &str) -> bool {
 pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &KdlNode) -> SignedBy {
     SIGNED_BY.read(decoder, node);
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), "`signed-by` names neither a signer nor a repository");
-        decoder.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.shape.example)));
+        let help = format!("{}, or remove it", SIGNED_BY.shape.help());
+        decoder.report(node, "`signed-by` names neither a signer nor a repository", help);
     }
     let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
     let key = |value: &KdlValue| {
@@ -254,10 +255,9 @@ pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &K
             )),
         }
     };
+    let names = decoder.values(node, key).into_iter();
     SignedBy {
-        names: arguments(node)
-            .filter_map(|entry| decoder.value("signed-by", entry, key))
-            .collect(),
+        names: names.map(|(name, _)| name).collect(),
         repository: decoder.property(node, "for", repository),
     }
 }

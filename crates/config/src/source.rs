@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use kdl::KdlNode;
 
 use super::decode::{Decoder, Shape, block, child, head, text};
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::forward::{self, Forward, Place};
 use super::kubernetes::{self, Kubernetes};
 use super::lists::{self, Lists};
@@ -93,22 +93,22 @@ pub(super) fn decode_named<'k>(
         let Some(inner) = inner else {
             // If there is anything else, `check` has reported it.
             if block(node).is_empty() {
-                let empty = Diagnostic::new(head(node), "this source has nothing that answers");
-                decoder.push(empty.help(format!("write one: {}", SOURCE.shape.example)));
+                let help = format!("write one: {}", SOURCE.shape.example);
+                decoder.report(node, "this source has nothing that answers", help);
             }
             continue;
         };
         let word = inner.name().value();
         if word != "forward" {
             let problem = format!("`{word}` answers for the names of a zone, and a named source has none");
-            decoder.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
+            decoder.report(inner, problem, "write it in a zone");
             continue;
         }
         for word in forward::PASSES_ON {
             if let Some(passes_on) = child(block(inner), word) {
                 let problem =
                     format!("`{word}` leaves queries to the next stage, and a named source has none");
-                decoder.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
+                decoder.report(passes_on, problem, "remove it");
             }
         }
         let source = decode(decoder, place, inner);
@@ -116,13 +116,8 @@ pub(super) fn decode_named<'k>(
             continue;
         };
         if let Some(first) = met.get(&name) {
-            let again = Diagnostic::new(head(node), format!("source {name:?} is written twice"));
-            decoder.push(
-                again
-                    .label("again")
-                    .other(*first, "first here")
-                    .help("rename one of them"),
-            );
+            let problem = format!("source {name:?} is written twice");
+            decoder.report_again(node, *first, problem, "rename one of them");
             continue;
         }
         met.insert(name.clone(), head(node));

@@ -6,8 +6,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
 use super::clients::network;
-use super::decode::{Decoder, Wrong, arguments, block, child, head};
-use super::error::Diagnostic;
+use super::decode::{Decoder, Wrong, block, child, value_span};
 use super::name::zone_name;
 use super::network::Network;
 use super::words::{Table, words};
@@ -35,8 +34,7 @@ pub(super) fn decode(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> 
     let mut transfer = TRANSFER.read(decoder, node);
     let nodes = block(node);
     if child(nodes, "to").is_none() {
-        let missing = Diagnostic::new(head(node), "this `transfer` has no `to`");
-        decoder.push(missing.help(format!("write: {}", TRANSFER.shape.example)));
+        decoder.report(node, "this `transfer` has no `to`", TRANSFER.shape.help());
     }
     transfer.key = key(decoder, keys, nodes);
     Some(transfer)
@@ -56,11 +54,8 @@ pub(super) fn key(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> Opt
     let known = keys.iter().find(|key| key.name().to_string() == name);
     if known.is_none() {
         let node = child(nodes, "key")?;
-        let span = arguments(node)
-            .next()
-            .map_or(head(node), |entry| entry.span().into());
         let help = format!("define it: tsig {name:?} {{ secret (file)\"PATH\" }}");
-        decoder.push(Diagnostic::new(span, format!("there is no key {name}")).help(help));
+        decoder.report(value_span(node), format!("there is no key {name}"), help);
     }
     known.cloned()
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Decoder, arguments, block, child, head, text, word};
-use super::error::{Diagnostic, Span};
+use super::error::Span;
 use super::files::{Files, TEXT_HELP};
 use super::name::zone_name;
 use super::words::{Table, words};
@@ -54,9 +54,8 @@ pub(super) fn decode<'k>(decoder: &mut Decoder, nodes: impl Iterator<Item = &'k 
             continue;
         };
         if let Some((_, first)) = met.iter().find(|(known, _)| known.name() == key.name()) {
-            let again = Diagnostic::new(head(node), format!("the key {name} is written twice"));
-            let again = again.label("again").other(*first, "first here");
-            decoder.push(again.help("rename one of them"));
+            let problem = format!("the key {name} is written twice");
+            decoder.report_again(node, *first, problem, "rename one of them");
             continue;
         }
         met.push((key, head(node)));
@@ -67,8 +66,7 @@ pub(super) fn decode<'k>(decoder: &mut Decoder, nodes: impl Iterator<Item = &'k 
 /// Reads the shared secret in base64, here or in a file.
 fn secret(decoder: &mut Decoder, node: &KdlNode) -> Option<Vec<u8>> {
     let Some(secret) = child(block(node), "secret") else {
-        let missing = Diagnostic::new(head(node), "this key has no `secret`");
-        decoder.push(missing.help(format!("write: {}", SECRET.shape.example)));
+        decoder.report(node, "this key has no `secret`", SECRET.shape.help());
         return None;
     };
     let secret = read(decoder, secret);
@@ -83,7 +81,7 @@ fn secret(decoder: &mut Decoder, node: &KdlNode) -> Option<Vec<u8>> {
         Some(_) => return decoded,
     };
     let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: what stands after `secret` there";
-    decoder.push(Diagnostic::new(entry.span().into(), problem).help(help));
+    decoder.report(entry, problem, help);
     None
 }
 
@@ -93,7 +91,7 @@ fn read(decoder: &mut Decoder, node: &KdlNode) -> KdlNode {
     for entry in node.entries_mut() {
         let Some(written) = file(entry) else { continue };
         let path = decoder.files.at(written);
-        let content = decoder.file("file", &path, entry.span().into(), Files::text, TEXT_HELP);
+        let content = decoder.file("file", &path, &*entry, Files::text, TEXT_HELP);
         let mut found = KdlEntry::new(content.unwrap_or_default());
         found.set_span(entry.span());
         *entry = found;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, arguments, block, head, named_nodes, text};
+use super::decode::{Decoder, Wrong, block, named_nodes, text, value_span};
 use super::environment::is_name;
-use super::error::{Diagnostic, Span};
 use super::words::{Table, words};
 
 words! {
@@ -69,8 +68,8 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Wasi {
 /// Reports a `wasi` that grants nothing.
 fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Wasi) {
     if block(node).is_empty() {
-        let empty = Diagnostic::new(head(node), "`wasi` grants nothing");
-        decoder.push(empty.help(format!("write: {}, or remove it", WASI.shape.example)));
+        let help = format!("{}, or remove it", WASI.shape.help());
+        decoder.report(node, "`wasi` grants nothing", help);
     }
 }
 
@@ -91,12 +90,9 @@ fn folder(decoder: &mut Decoder, node: &KdlNode) -> Option<Folder> {
     match state(&path) {
         Ok(state) => Some(Folder { name, path, state }),
         Err(error) => {
-            let span = arguments(node)
-                .next()
-                .map_or(head(node), |entry| Span::from(entry.span()));
             let problem = format!("the folder {} cannot be read: {error}", path.display());
             let help = "name a folder that dnsweir's user may read; a relative path begins at the configuration's folder";
-            decoder.push(Diagnostic::new(span, problem).help(help));
+            decoder.report(value_span(node), problem, help);
             None
         }
     }

@@ -7,7 +7,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::cache::{self, Cache};
 use super::clients::{self, Clients};
-use super::decode::{Decoder, arguments, block, child, head, name_span, nearest, suggestion, text};
+use super::decode::{Decoder, block, child, head, nearest, suggestion, text, value_span};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::filters::Filters;
@@ -121,19 +121,11 @@ impl Names {
     /// Adds the names of another zone, and reports those already used.
     fn take(&mut self, decoder: &mut Decoder, node: &KdlNode, audience: &Audience) -> Vec<String> {
         let mut own = Vec::new();
-        for entry in arguments(node) {
-            let span = Span::from(entry.span());
-            let Some(name) = decoder.value("zone", entry, zone_name) else {
-                continue;
-            };
+        for (name, span) in decoder.values(node, zone_name) {
             let known = self.0.entry(name.clone()).or_default();
             if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
-                decoder.push(
-                    Diagnostic::new(span, format!("zone {name:?} is written twice"))
-                        .label("again")
-                        .other(*first, "first here")
-                        .help("a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`"),
-                );
+                let help = "a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`";
+                decoder.report_again(span, *first, format!("zone {name:?} is written twice"), help);
                 continue;
             }
             known.push((audience.clone(), span));
@@ -173,15 +165,11 @@ pub(super) fn decode(
                 };
                 let span = head(stage);
                 match used.iter().find(|(known, _)| *known == index) {
-                    Some((_, first)) => decoder.push(
-                        Diagnostic::new(
-                            span,
-                            format!("filter {:?} is used twice in this zone", filters.name(index)),
-                        )
-                        .label("again")
-                        .other(*first, "first here")
-                        .help("keep one; for a second run, define a second filter with the same module"),
-                    ),
+                    Some((_, first)) => {
+                        let problem = format!("filter {:?} is used twice in this zone", filters.name(index));
+                        let help = "keep one; for a second run, define a second filter with the same module";
+                        decoder.report_again(span, *first, problem, help);
+                    }
                     None => {
                         used.push((index, span));
                         stages.push(Stage::Filter(index));
@@ -238,17 +226,12 @@ fn decode_on(decoder: &mut Decoder, place: Place<'_>, nodes: &[KdlNode]) -> Vec<
     };
     decoder.check(node, &ON.shape);
     let mut on = Vec::new();
-    for entry in arguments(node) {
-        let Some(address) = decoder.value("on", entry, encrypted::listening_address) else {
-            continue;
-        };
+    for (address, span) in decoder.values(node, encrypted::listening_address) {
         if !place.listeners.has(address) && place.listeners.count() > 0 {
             let problem = format!("{address} is not an address of `listen`");
-            let foreign = Diagnostic::new(entry.span().into(), problem);
-            decoder.push(foreign.help("write one of the addresses that follow `listen`"));
+            decoder.report(span, problem, "write one of the addresses that follow `listen`");
         } else if on.contains(&address) {
-            let twice = Diagnostic::new(entry.span().into(), format!("{address} is listed twice"));
-            decoder.push(twice.help("keep one of them"));
+            decoder.report(span, format!("{address} is listed twice"), "keep one of them");
         }
         on.push(address);
     }
@@ -263,14 +246,9 @@ fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
     decoder.check(node, &FROM.shape);
     let mut from: Vec<Network> = Vec::new();
-    for entry in arguments(node) {
-        let Some(network) = decoder.value("from", entry, |value: &KdlValue| clients::network(value, HELP))
-        else {
-            continue;
-        };
+    for (network, span) in decoder.values(node, |value: &KdlValue| clients::network(value, HELP)) {
         if from.contains(&network) {
-            let twice = Diagnostic::new(entry.span().into(), format!("{network} is listed twice"));
-            decoder.push(twice.help("keep one of them"));
+            decoder.report(span, format!("{network} is listed twice"), "keep one of them");
         }
         from.push(network);
     }
@@ -287,8 +265,8 @@ fn decode_clients(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Clients> {
 fn first<'k>(decoder: &mut Decoder, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     let index = nodes.iter().position(|node| node.name().value() == name)?;
     if nodes[..index].iter().any(is_stage) {
-        let late = Diagnostic::new(head(&nodes[index]), format!("`{name}` must come first in a zone"));
-        decoder.push(late.help("move it above all stages"));
+        let problem = format!("`{name}` must come first in a zone");
+        decoder.report(&nodes[index], problem, "move it above all stages");
     }
     Some(&nodes[index])
 }
@@ -299,10 +277,6 @@ fn decode_use(decoder: &mut Decoder, filters: &mut Filters<'_>, node: &KdlNode) 
     let name = decoder.argument(node, text)?;
     let found = filters.find(&name);
     if found.is_none() {
-        let span = arguments(node)
-            .next()
-            .map(|entry| entry.span().into())
-            .unwrap_or(name_span(node));
         let help = match filters.names() {
             _ if filters.is_builtin(&name) => {
                 format!("define it: filter {name:?} {{ module \"builtin:{name}\" }}")
@@ -310,7 +284,7 @@ fn decode_use(decoder: &mut Decoder, filters: &mut Filters<'_>, node: &KdlNode) 
             known if known.is_empty() => format!("define it: filter {name:?} {{ module \"FILE.wasm\" }}"),
             known => suggestion(&name, &known, ""),
         };
-        decoder.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
+        decoder.report(value_span(node), format!("there is no filter {name:?}"), help);
         // Do not report the filter that was probably meant as unused as well.
         if let Some(meant) = nearest(&name, &filters.names()).map(str::to_owned) {
             filters.find(&meant);
@@ -323,8 +297,8 @@ fn decode_use(decoder: &mut Decoder, filters: &mut Filters<'_>, node: &KdlNode) 
 fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.shape.children.contains(&node.name().value());
     if !nodes.iter().any(is_stage) {
-        let empty = Diagnostic::new(head(zone), "this zone has no stages");
-        decoder.push(empty.help(format!("give it at least one: {}", ZONE.shape.example)));
+        let help = format!("give it at least one: {}", ZONE.shape.example);
+        decoder.report(zone, "this zone has no stages", help);
         return;
     }
     // A misspelt stage may be the one that is missing.
@@ -360,7 +334,7 @@ fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], n
     {
         let word = next.name().value();
         let help = format!("write the stage that is to be asked instead below this one, or remove `{word}`");
-        decoder.push(Diagnostic::new(head(next), "there is no next stage").help(help));
+        decoder.report(next, "there is no next stage", help);
     }
     let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
     let first = reached.iter().position(|node| is(node, "cache"));
@@ -399,7 +373,7 @@ fn refuse_kept_searches(decoder: &mut Decoder, nodes: &[KdlNode]) {
         let problem = format!(
             "`{word}` decides by client, but is below `cache`, which shares answers among all clients"
         );
-        decoder.push(Diagnostic::new(head(deciding), problem).help("move the `cache` below it"));
+        decoder.report(deciding, problem, "move the `cache` below it");
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kdl::KdlNode;
 
-use super::decode::{Decoder, arguments, block, child, head, text};
-use super::error::{Diagnostic, Span};
+use super::decode::{Decoder, arguments, block, child, text, value_span};
+use super::error::Span;
 use super::forward::Place;
 use super::kubernetes::{FALLTHROUGH, fallthrough};
 use super::name::zone_name;
@@ -50,9 +50,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     let written = decoder.argument(node, text)?;
     file.path = decoder.files.at(written);
     decoder.files.note(&file.path);
-    let span = arguments(node)
-        .next()
-        .map_or(head(node), |entry| entry.span().into());
+    let span = value_span(node);
     let origins = origin.as_ref().map_or(place.zones, std::slice::from_ref);
     let bounds = Bounds { octets: file.memory };
     for origin in origins {
@@ -91,7 +89,7 @@ fn zone(
         Err(invalid) => {
             invalid.files.iter().for_each(|file| decoder.files.note(file));
             for mistake in invalid.mistakes {
-                decoder.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
+                decoder.report(span, mistake.to_string(), mistake.help);
             }
             None
         }
