@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::address;
-use super::decode::{Decoder, Wrong, boolean, child, property, text};
+use super::decode::{Decoder, Wrong, boolean, child, fitting, property};
 use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::words::words;
@@ -80,15 +80,10 @@ fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Ve
 
 /// Reads a host name as browsers send it in `Host`, without a port.
 fn host(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
-    match (1..=253).contains(&name.len()) && name.chars().all(is_name) {
-        true => Ok(name),
-        false => Err(Wrong::new(
-            "is not the name of a host",
-            "write what stands in the address bar, without scheme and port: host=\"dns.example.org\"",
-        )),
-    }
+    let fits = |name: &str| (1..=253).contains(&name.len()) && name.chars().all(is_name);
+    let help = "write what stands in the address bar, without scheme and port: host=\"dns.example.org\"";
+    fitting(value, fits, "is not the name of a host", help)
 }
 
 #[cfg(test)]

@@ -480,6 +480,26 @@ pub fn text(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
+/// Reads a string that `parse` accepts; `problem` and `help` are about any other.
+pub(crate) fn parsed<T>(
+    value: &KdlValue,
+    parse: impl FnOnce(&str) -> Option<T>,
+    problem: &str,
+    help: &str,
+) -> Result<T, Wrong> {
+    parse(&text(value)?).ok_or_else(|| Wrong::new(problem, help))
+}
+
+/// Reads a string that `fits`; `problem` and `help` are about any other.
+pub(crate) fn fitting(
+    value: &KdlValue,
+    fits: impl FnOnce(&str) -> bool,
+    problem: &str,
+    help: &str,
+) -> Result<String, Wrong> {
+    parsed(value, |text| fits(text).then(|| text.to_owned()), problem, help)
+}
+
 /// Reads the path of a file or folder.
 pub(crate) fn path(value: &KdlValue) -> Result<PathBuf, Wrong> {
     text(value).map(PathBuf::from)

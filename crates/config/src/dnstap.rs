@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Takes, Wrong, block, child, text};
+use super::decode::{Decoder, Takes, Wrong, block, child, fitting, text};
 use super::units::size;
 use super::words::words;
 
@@ -143,12 +143,7 @@ fn parse(written: &str) -> Result<TapReader, Wrong> {
 
 /// RFC 5001 sets no limit for a server's name, but readers show it on one line.
 fn identity(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
-    match name.len() {
-        1..=255 => Ok(name),
-        _ => Err(Wrong::new(
-            "does not have 1 to 255 bytes",
-            "write a name, such as the node's",
-        )),
-    }
+    let fits = |name: &str| (1..=255).contains(&name.len());
+    let help = "write a name, such as the node's";
+    fitting(value, fits, "does not have 1 to 255 bytes", help)
 }

@@ -8,7 +8,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use rustls::pki_types::ServerName;
 
 use super::address::{DNS_PORT, address, check, parse};
-use super::decode::{Decoder, Wrong, arguments, block, child, property, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, parsed, property, text};
 use super::files::unreadable_help;
 use super::upstream::{Encryption, NamedUpstream, Upstream};
 use super::words::{Table, words};
@@ -240,12 +240,10 @@ fn refuse(decoder: &mut Decoder, entry: &KdlEntry, written: &str, problem: &str,
 
 /// Reads `sha256/` and the base64 digest of a public key, as in RFC 7858 section 4.2 and curl.
 fn pin(value: &KdlValue) -> Result<Pin, Wrong> {
-    let written = text(value)?;
-    let digest = written
-        .strip_prefix("sha256/")
-        .and_then(|digest| STANDARD.decode(digest).ok());
-    digest.and_then(|digest| digest.try_into().ok()).ok_or_else(|| {
-        let help = "write \"sha256/\" and the base64 of 32 bytes; `kdig +tls +tls-pin=… -d` shows a server's";
-        Wrong::new("is not the digest of a key", help)
-    })
+    let digest = |written: &str| {
+        let octets = STANDARD.decode(written.strip_prefix("sha256/")?);
+        octets.ok()?.try_into().ok()
+    };
+    let help = "write \"sha256/\" and the base64 of 32 bytes; `kdig +tls +tls-pin=… -d` shows a server's";
+    parsed(value, digest, "is not the digest of a key", help)
 }

@@ -9,7 +9,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::config_block::{ConfigNode, ConfigValue, Place};
 use super::data::Data;
-use super::decode::{Decoder, Wrong, block, boolean, child, head, text, whole, word};
+use super::decode::{Decoder, Wrong, block, boolean, child, fitting, head, text, whole, word};
 use super::error::{Source, Span};
 use super::files::{Files, TEXT_HELP};
 use super::module::{self, Module};
@@ -285,17 +285,10 @@ fn memory(value: &KdlValue) -> Result<usize, Wrong> {
 
 /// Reads a name that is safe in logs and metrics as it is.
 pub(super) fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
-    let fits = (1..=63).contains(&name.len());
-    if !fits
-        || !name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    {
-        let help = "write 1 to 63 ASCII letters, digits, `-`, `_` or `.`: \"access-log\"";
-        return Err(Wrong::new("is not a valid filter name", help));
-    }
-    Ok(name)
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fits = |name: &str| (1..=63).contains(&name.len()) && name.chars().all(is_plain);
+    let help = "write 1 to 63 ASCII letters, digits, `-`, `_` or `.`: \"access-log\"";
+    fitting(value, fits, "is not a valid filter name", help)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, arguments, block, boolean, child, text, value_span, word};
+use super::decode::{Decoder, Wrong, arguments, block, boolean, child, fitting, text, value_span, word};
 use super::files;
 use super::forward::{Place, is_path};
 use super::name::zone_name;
@@ -230,28 +230,20 @@ pub(super) fn kubeconfig(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Kub
 
 /// Reads the name of a namespace, or another label.
 pub(super) fn label(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
     let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
-    match name.len() {
-        1..=63 if name.bytes().all(allowed) => Ok(name),
-        _ => Err(Wrong::new(
-            "is not a label",
-            "it has lower-case letters, digits and hyphens, 63 at most",
-        )),
-    }
+    let fits = |name: &str| (1..=63).contains(&name.len()) && name.bytes().all(allowed);
+    let help = "it has lower-case letters, digits and hyphens, 63 at most";
+    fitting(value, fits, "is not a label", help)
 }
 
 /// Reads a label selector. Its syntax is left to the API server to check.
 pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
-    let selector = text(value)?;
-    let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
-    match has_name && !selector.contains(|letter: char| letter.is_control()) {
-        true => Ok(selector),
-        false => Err(Wrong::new(
-            "is not a label selector",
-            "write it as for `kubectl -l`: \"app=web,tier in (front, back)\"",
-        )),
-    }
+    let fits = |selector: &str| {
+        let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
+        has_name && !selector.contains(|letter: char| letter.is_control())
+    };
+    let help = "write it as for `kubectl -l`: \"app=web,tier in (front, back)\"";
+    fitting(value, fits, "is not a label selector", help)
 }
 
 /// Whether a zone contains reverse names.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 use url::{Host, Url};
 
-use super::decode::{Decoder, Wrong, boolean, path, property, text};
+use super::decode::{Decoder, Wrong, boolean, parsed, path, property};
 use super::error::Span;
 use super::units::{duration, s, size};
 use super::words::words;
@@ -124,14 +124,17 @@ fn is_this_machine(url: &Url) -> bool {
 }
 
 fn proxy(value: &KdlValue) -> Result<Url, Wrong> {
-    let url = Url::parse(&text(value)?).ok();
-    let url = url.filter(|url| url.scheme() == "http" && url.host().is_some());
-    url.ok_or_else(|| Wrong::new("is not an HTTP proxy", "write it like \"http://192.0.2.1:3128\""))
+    let url = |text: &str| {
+        let url = Url::parse(text).ok();
+        url.filter(|url| url.scheme() == "http" && url.host().is_some())
+    };
+    let help = "write it like \"http://192.0.2.1:3128\"";
+    parsed(value, url, "is not an HTTP proxy", help)
 }
 
 fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
-    let address = text(value)?.parse();
-    address.map_err(|_| Wrong::new("is not an address", "write one without a port: \"192.0.2.1\""))
+    let help = "write one without a port: \"192.0.2.1\"";
+    parsed(value, |text| text.parse().ok(), "is not an address", help)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kdl::{KdlNode, KdlValue};
 use sha2::{Digest, Sha256};
 
-use super::decode::{Decoder, Wrong, block, child, head, suggestion, text, value_span};
+use super::decode::{Decoder, Wrong, block, child, head, parsed, suggestion, text, value_span};
 use super::error::{Diagnostic, Span};
 use super::hex;
 use super::reference::Reference;
@@ -186,14 +186,9 @@ fn check_digest(
 }
 
 fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
-    let octets = hex::octets(&text(value)?);
-    let digest = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
-    digest.ok_or_else(|| {
-        Wrong::new(
-            "is not a SHA-256 digest",
-            "write 64 hexadecimal digits, as sha256sum prints them",
-        )
-    })
+    let digest = |text: &str| hex::octets(text)?.try_into().ok();
+    let help = "write 64 hexadecimal digits, as sha256sum prints them";
+    parsed(value, digest, "is not a SHA-256 digest", help)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::address::{ip, is_interface_name};
-use super::decode::{Decoder, Wrong, arguments, block, boolean, child, head, text, word};
+use super::decode::{Decoder, Wrong, arguments, block, boolean, child, fitting, head, word};
 use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::units::{duration, s};
@@ -123,12 +123,8 @@ fn self_test(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<IpAddr> {
 }
 
 fn interface(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
-    if !is_interface_name(&name) {
-        let help = "write 1 to 15 ASCII characters, no space, slash or colon: \"nodelocaldns\"";
-        return Err(Wrong::new("is not the name of an interface", help));
-    }
-    Ok(name)
+    let help = "write 1 to 15 ASCII characters, no space, slash or colon: \"nodelocaldns\"";
+    fitting(value, is_interface_name, "is not the name of an interface", help)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, child, text};
+use super::decode::{Decoder, Wrong, block, child, fitting};
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig};
 use super::units::{duration, ms, s, size};
 use super::words::{Table, words};
@@ -42,16 +42,11 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<NodePod
 
 /// Reads the name of a node, which is used in a field selector unescaped.
 fn node_name(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
     let allowed =
         |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-' || octet == b'.';
-    match name.len() {
-        1..=253 if name.bytes().all(allowed) => Ok(name),
-        _ => Err(Wrong::new(
-            "is not the name of a node",
-            "a name has lower-case letters, digits, hyphens and dots, 253 at most: `kubectl get nodes` lists them",
-        )),
-    }
+    let fits = |name: &str| (1..=253).contains(&name.len()) && name.bytes().all(allowed);
+    let help = "a name has lower-case letters, digits, hyphens and dots, 253 at most: `kubectl get nodes` lists them";
+    fitting(value, fits, "is not the name of a node", help)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, child, named_nodes, path, text};
+use super::decode::{Decoder, Wrong, block, child, fitting, named_nodes, path};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -62,26 +62,17 @@ fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)
 }
 
 fn host(value: &KdlValue) -> Result<String, Wrong> {
-    let host = text(value)?;
-    match is_host(&host) {
-        true => Ok(host),
-        false => Err(Wrong::new(
-            "is not a host",
-            "write it as in a reference, with a port or without: \"registry.example:5000\"",
-        )),
-    }
+    let help = "write it as in a reference, with a port or without: \"registry.example:5000\"";
+    fitting(value, is_host, "is not a host", help)
 }
 
 fn proxy(value: &KdlValue) -> Result<String, Wrong> {
-    let proxy = text(value)?;
-    let host = proxy.strip_prefix(PROXY).map(|host| host.trim_end_matches('/'));
-    match host.is_some_and(is_host) {
-        true => Ok(proxy),
-        false => Err(Wrong::new(
-            "is not an HTTP proxy",
-            "write its address: \"http://proxy.example:3128\"",
-        )),
-    }
+    let fits = |proxy: &str| {
+        let host = proxy.strip_prefix(PROXY);
+        host.is_some_and(|host| is_host(host.trim_end_matches('/')))
+    };
+    let help = "write its address: \"http://proxy.example:3128\"";
+    fitting(value, fits, "is not an HTTP proxy", help)
 }
 
 #[cfg(test)]

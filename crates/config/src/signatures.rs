@@ -2,7 +2,7 @@
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, fitting, head, named_nodes, suggestion, text};
 use super::error::Span;
 use super::files::Files;
 use super::reference::is_repository;
@@ -204,19 +204,11 @@ fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
 
 /// Reads an address or URI, or a prefix of some.
 fn subject(value: &KdlValue) -> Result<String, Wrong> {
-    text(value).and_then(|subject| {
-        is_subject(&subject)
-            .then_some(subject)
-            .ok_or_else(|| Wrong::new("is not a valid subject", SUBJECT_HELP))
-    })
+    fitting(value, is_subject, "is not a valid subject", SUBJECT_HELP)
 }
 
 fn issuer(value: &KdlValue) -> Result<String, Wrong> {
-    text(value).and_then(|issuer| {
-        is_issuer(&issuer)
-            .then_some(issuer)
-            .ok_or_else(|| Wrong::new("is not a valid issuer", ISSUER_HELP))
-    })
+    fitting(value, is_issuer, "is not a valid issuer", ISSUER_HELP)
 }
 
 /// What to write as the subject of an identity.
@@ -264,15 +256,9 @@ pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &K
 
 /// Reads the name of a repository in a registry.
 fn repository(value: &KdlValue) -> Result<String, Wrong> {
-    text(value).and_then(|name| {
-        is_repository(&name)
-            .then_some(name)
-            .ok_or_else(|| Wrong::new("is no name within a registry", REPOSITORY_HELP))
-    })
+    let help = "write the name without the registry: \"filters/block-list\"";
+    fitting(value, is_repository, "is no name within a registry", help)
 }
-
-/// What to write for the repository that a signature must name.
-pub(crate) const REPOSITORY_HELP: &str = "write the name without the registry: \"filters/block-list\"";
 
 #[cfg(test)]
 mod tests {

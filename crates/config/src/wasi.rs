@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, named_nodes, text, value_span};
+use super::decode::{Decoder, Wrong, block, fitting, named_nodes, text, value_span};
 use super::environment::is_name;
 use super::words::{Table, words};
 
@@ -75,12 +75,8 @@ fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Wasi) {
 
 /// Reads the name of an environment variable.
 fn variable(value: &KdlValue) -> Result<String, Wrong> {
-    let name = text(value)?;
-    if !is_name(&name) {
-        let help = "write its name alone: env \"TZ\"";
-        return Err(Wrong::new("is not the name of an environment variable", help));
-    }
-    Ok(name)
+    let help = "write its name alone: env \"TZ\"";
+    fitting(value, is_name, "is not the name of an environment variable", help)
 }
 
 fn folder(decoder: &mut Decoder, node: &KdlNode) -> Option<Folder> {
