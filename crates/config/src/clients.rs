@@ -54,11 +54,12 @@ const fn restricted(values: RangeInclusive<usize>, example: &'static str) -> Tab
 pub(super) const ALLOW: Table<()> = Table::plain(1..=MOST, r#"allow "private" "192.0.2.0/24""#);
 
 words! {
-    /// A rate as written.
-    pub(super) struct Written in QUERIES(1..=1): "queries 1000 burst=2000 ipv4=32 ipv6=128";
+    /// A rate limit.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Rate in QUERIES(1..=1): "queries 1000 burst=2000 ipv4=32 ipv6=128", then read_burst;
 
     /// A second.
-    value "NUMBER" per_second: Option<u32> = ("required") in whole(1..=1_000_000);
+    value "NUMBER" per_second: u32 = ("required": 1000, else 1) in whole(1..=1_000_000);
     /// Bits of an IPv4 address that count as one client.
     property "ipv4" ipv4: u8 = 32 in whole(8..=32);
     /// Bits of an IPv6 address that count as one client.
@@ -68,16 +69,18 @@ words! {
         property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
     }
     besides {
-        /// 0: no query gets a truncated reply.
+        /// How many are allowed at once after a pause.
+        burst: u32;
+        /// One in this many excess responses is sent truncated; 0: none.
         slip: u32;
     }
 }
 
 words! {
-    Written in RESPONSES(1..=1): "responses 100 slip=2 ipv4=24 ipv6=56";
+    Rate in RESPONSES(1..=1): "responses 100 slip=2 ipv4=24 ipv6=56", then read_burst;
 
     /// A second.
-    value "NUMBER" per_second: Option<u32> = ("required") in whole(1..=1_000_000);
+    value "NUMBER" per_second: u32 = ("required": 100, else 1) in whole(1..=1_000_000);
     /// One in this many excess responses is sent truncated, so that real clients retry over TCP. The others are dropped;
     /// with 0, all.
     property "slip" slip: u32 = 2 in whole(0..=10);
@@ -89,6 +92,20 @@ words! {
         /// Responses allowed at once after a pause, at most one minute's worth.
         property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
     }
+    besides {
+        /// How many are allowed at once after a pause.
+        burst: u32;
+    }
+}
+
+/// The most seconds' worth of a rate that a burst may hold.
+const LONGEST_BURST: u32 = 60;
+
+/// Reads `burst`, whose bounds and default depend on the rate.
+fn read_burst(decoder: &mut Decoder, node: &KdlNode, rate: &mut Rate) {
+    let most = rate.per_second.saturating_mul(LONGEST_BURST);
+    let burst = decoder.property(node, "burst", whole(1..=most));
+    rate.burst = burst.unwrap_or(rate.per_second);
 }
 
 /// Default prefix lengths, for IPv4 and IPv6, that identify a client.
@@ -113,21 +130,6 @@ pub struct Clients {
     pub queries: Option<Rate>,
     /// `responses 100 burst=100 slip=2 ipv4=24 ipv6=56`: the limit per network over UDP.
     pub responses: Option<Rate>,
-}
-
-/// A rate limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// Events per second, 1 to 1,000,000.
-    pub per_second: u32,
-    /// Events allowed at once after a pause.
-    pub burst: u32,
-    /// One in this many excess events gets a truncated reply; 0: none.
-    pub slip: u32,
-    /// Prefix bits of an IPv4 address that count as one client.
-    pub ipv4: u8,
-    /// Prefix bits of an IPv6 address that count as one client.
-    pub ipv6: u8,
 }
 
 /// An argument of `allow` or `refuse`.
@@ -190,8 +192,8 @@ pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Cl
         node: words.iter().any(|&(word, _)| word == NODE),
         only_these,
         silent: decoder.switch(nodes, "silent"),
-        queries: child(nodes, "queries").and_then(|node| rate(decoder, node, &QUERIES)),
-        responses: child(nodes, "responses").and_then(|node| rate(decoder, node, &RESPONSES)),
+        queries: child(nodes, "queries").map(|node| QUERIES.read(decoder, node)),
+        responses: child(nodes, "responses").map(|node| RESPONSES.read(decoder, node)),
     }
 }
 
@@ -315,23 +317,6 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
             decoder.push(idle.help("remove it"));
         }
     }
-}
-
-/// The most seconds' worth of rate that a burst may hold.
-const LONGEST_BURST: u32 = 60;
-
-fn rate(decoder: &mut Decoder, node: &KdlNode, table: &Table<Written>) -> Option<Rate> {
-    let written = table.read(decoder, node);
-    let most = written.per_second.unwrap_or(1).saturating_mul(LONGEST_BURST);
-    let burst = decoder.property(node, "burst", whole(1..=most));
-    let per_second = written.per_second?;
-    Some(Rate {
-        per_second,
-        burst: burst.unwrap_or(per_second),
-        slip: written.slip,
-        ipv4: written.ipv4,
-        ipv6: written.ipv6,
-    })
 }
 
 #[cfg(test)]
