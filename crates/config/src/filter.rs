@@ -12,7 +12,7 @@ use super::data::Data;
 use super::decode::{Decoder, Wrong, block, boolean, child, fitting, head, text, whole, word};
 use super::error::{Source, Span};
 use super::files::{Files, TEXT_HELP};
-use super::module::{self, Module};
+use super::module::{self, Module, sha256};
 use super::refresh::{self, Refresh};
 use super::signatures::{self, SignedBy};
 use super::units::{duration, ms, s, size};
@@ -20,15 +20,16 @@ use super::wasi::{self, Wasi};
 use super::words::{Table, words};
 
 words! {
-    /// A `filter` as written.
-    pub(super) struct Written in FILTER(1..=1): r#"filter "access-log" { module "builtin:log" }"#;
+    /// `filter "NAME" { … }`
+    #[derive(Debug, Clone)]
+    pub struct Filter in FILTER(1..=1): r#"filter "access-log" { module "builtin:log" }"#;
 
     /// `"builtin:NAME"`, the path of a `.wasm` file, or `"oci://REGISTRY/NAME:TAG@sha256:DIGEST"` with a tag, a digest or
     /// both.
-    hand "module" module: Option<module::Written> = ("`NAME.wasm` in the folder of [`filters`](#filters)")
+    hand "module" module: Module = ("`NAME.wasm` in the folder of [`filters`](#filters)")
         in module::MODULE, "at most 64 MiB";
     /// The digest that the file must have; for files only.
-    hand "sha256" code: Option<Bytes> = none in module::SHA256, "64 hexadecimal digits";
+    one "sha256" sha256: Option<[u8; 32]> = ("none": "64 HEX DIGITS") in sha256, "64 hexadecimal digits";
     /// The keys and identities of which one must have signed, and [for which repository](delivery.md#signatures).
     hand "signed-by" signed_by: SignedBy = ("any of [`signatures`](#signatures), for the repository in the reference")
         in signatures::SIGNED_BY, "names";
@@ -37,7 +38,7 @@ words! {
         in TEST_CASES, "a file";
     /// What happens to a query when the filter fails: it continues as if the filter had passed it, or gets SERVFAIL or
     /// REFUSED.
-    table "on-error" on_error: Failing = defaults in ON_ERROR;
+    hand "on-error" on_error: OnError = ("") in ON_ERROR;
     /// Calls after which a new module is trusted. If it fails earlier, for eight names and four clients, and the previous
     /// module fails on fewer of these, the previous module and its `config` are restored; 0: never.
     one "probation" probation: u64 = 100 in whole(0..=1_000_000_000);
@@ -49,6 +50,24 @@ words! {
     hand "refresh" refresh: Option<Refresh> = none in refresh::REFRESH, "a block";
     /// The filter's own configuration.
     hand "config" config: Vec<ConfigNode> = ("empty") in CONFIG, "a block";
+    besides {
+        /// ASCII letters, digits, `-`, `_` and `.`; unique.
+        name: String;
+        /// Its whole code, read once; matches `sha256`. Empty for an artifact until delivery.
+        code: Bytes;
+        /// What was delivered, if the module is an artifact.
+        artifact: Option<Delivered>;
+        /// Why its module and `config` are not those in the file: the configured ones failed in too many calls.
+        reverted: Option<String>;
+        /// Whether `/ready` fails while it is suspended.
+        unready: bool;
+        /// Its span, for errors about the filter as a whole.
+        span: Span;
+        /// The span of its `module`, for errors about the code.
+        module_span: Span;
+        /// The span of its `config`, or of the filter if it has none.
+        config_span: Span;
+    }
 }
 
 const TEST_CASES: Table<()> = Table::plain(1..=1, r#"test-cases "PATH.test-cases.kdl""#);
@@ -98,71 +117,6 @@ words! {
 
 /// The size of a WebAssembly page; memory is a multiple of it.
 const PAGE: usize = 64 * 1024;
-
-/// `filter "NAME" { … }`
-#[derive(Debug, Clone)]
-pub struct Filter {
-    /// ASCII letters, digits, `-`, `_` and `.`; unique.
-    pub name: String,
-    /// The module that its code comes from.
-    pub module: Module,
-    /// Its whole code, read once; matches `sha256` if that is given. Empty for an artifact until delivery.
-    pub code: Bytes,
-    /// What was delivered, if the module is an artifact.
-    pub artifact: Option<Delivered>,
-    /// Why its module and `config` are not those in the file: the configured ones failed in too many calls.
-    pub reverted: Option<String>,
-    /// `signed-by`: the signature that its module needs.
-    pub signed_by: SignedBy,
-    /// What happens to a query when it fails.
-    pub on_error: OnError,
-    /// Whether `/ready` fails while it is suspended.
-    pub unready: bool,
-    /// How many of its first queries and responses after a reload must not suspend it.
-    pub probation: u64,
-    /// The resource limits of one instance.
-    pub limits: Limits,
-    /// The parts of WASI that it may use.
-    pub wasi: Wasi,
-    /// The sources of its data, besides the files in its `config`.
-    pub refresh: Option<Refresh>,
-    /// The `config` block, in document order.
-    pub config: Vec<ConfigNode>,
-    /// `test-cases "PATH"`, or the file beside the module: the tests it must pass before it is used.
-    pub test_cases: Option<TestCasesFile>,
-    /// Its span, for errors about the filter as a whole.
-    pub span: Span,
-    /// The span of its `module`, for errors about the code.
-    pub module_span: Span,
-    /// The span of its `config`, or of the filter if it has none.
-    pub config_span: Span,
-}
-
-impl Written {
-    /// Makes a filter of this name; `None` if its module or code has mistakes.
-    pub(super) fn into_filter(self, name: String, span: Span, config_span: Span) -> Option<Filter> {
-        let module = self.module?;
-        Some(Filter {
-            name,
-            module: module.module,
-            code: self.code?,
-            artifact: None,
-            reverted: None,
-            signed_by: self.signed_by,
-            on_error: self.on_error.on_error,
-            unready: self.on_error.unready,
-            probation: self.probation,
-            limits: self.limits,
-            wasi: self.wasi,
-            refresh: self.refresh,
-            config: self.config,
-            test_cases: self.test_cases,
-            span,
-            module_span: module.span,
-            config_span,
-        })
-    }
-}
 
 impl Filter {
     /// The data in its `config` block, in document order.

@@ -6,8 +6,7 @@ use kdl::{KdlEntry, KdlNode};
 
 use super::config_block;
 use super::decode::{Decoder, arguments, block, child, head, named_nodes};
-use super::error::Span;
-use super::filter::{FILTER, Filter, filter_name, test_cases};
+use super::filter::{FILTER, Filter, ON_ERROR, filter_name, test_cases};
 use super::module::{self, Builtins, Module};
 use super::refresh;
 use super::signatures::{self, Signatures, SignedBy};
@@ -20,10 +19,8 @@ pub(super) struct Filters<'a> {
     folder: Option<&'a Path>,
     /// The signers that `signed-by` may name.
     signatures: &'a Signatures,
-    /// One entry per named `filter`; `None` if it has mistakes.
-    decoded: Vec<Option<Filter>>,
-    /// Name, span, and whether a zone uses it.
-    known: Vec<(String, Span, bool)>,
+    /// Each filter, and whether a zone uses it.
+    all: Vec<(Filter, bool)>,
 }
 
 impl<'a> Filters<'a> {
@@ -32,24 +29,15 @@ impl<'a> Filters<'a> {
             builtins,
             folder,
             signatures,
-            decoded: Vec::new(),
-            known: Vec::new(),
+            all: Vec::new(),
         }
     }
 
     /// The index of the filter `name`, which is marked as used.
     pub fn find(&mut self, name: &str) -> Option<usize> {
-        let index = self.known.iter().position(|(known, ..)| known == name)?;
-        self.known[index].2 = true;
+        let index = self.all.iter().position(|(known, _)| known.name == name)?;
+        self.all[index].1 = true;
         Some(index)
-    }
-
-    /// The name of the filter at `index`.
-    pub fn name(&self, index: usize) -> &str {
-        self.known
-            .get(index)
-            .map(|(name, ..)| name.as_str())
-            .unwrap_or_default()
     }
 
     /// Whether there is a built-in filter of this name.
@@ -57,9 +45,14 @@ impl<'a> Filters<'a> {
         self.builtins.iter().any(|(builtin, _)| *builtin == name)
     }
 
+    /// The name of the filter at `index`.
+    pub fn name(&self, index: usize) -> &str {
+        self.all.get(index).map_or("", |(filter, _)| filter.name.as_str())
+    }
+
     /// The names of all filters.
     pub fn names(&self) -> Vec<&str> {
-        self.known.iter().map(|(name, ..)| name.as_str()).collect()
+        self.all.iter().map(|(filter, _)| filter.name.as_str()).collect()
     }
 
     /// The path of a filter's module in the `filters` folder.
@@ -71,8 +64,8 @@ impl<'a> Filters<'a> {
     /// Decodes a filter that a zone uses but that has no node: it has all defaults, and its module is in the
     /// `filters` folder. If the module is missing, so is the filter; the zone reports that.
     fn decode_used(&mut self, decoder: &mut Decoder, name: &KdlEntry) {
-        let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
-        if self.known.iter().any(known) {
+        let written = name.value().as_string();
+        if written.is_some_and(|name| self.names().contains(&name)) {
             return;
         }
         let Some(path) = self.module_of(name) else { return };
@@ -88,7 +81,7 @@ impl<'a> Filters<'a> {
     }
 
     /// Decodes the `filter` nodes, and the filters in the folder that a zone uses.
-    pub fn decode_all(&mut self, decoder: &mut Decoder, nodes: &[KdlNode]) {
+    pub(super) fn decode_all(&mut self, decoder: &mut Decoder, nodes: &[KdlNode]) {
         for node in named_nodes(nodes, "filter") {
             self.decode(decoder, node);
         }
@@ -101,46 +94,47 @@ impl<'a> Filters<'a> {
 
     /// Decodes one `filter`.
     fn decode(&mut self, decoder: &mut Decoder, node: &KdlNode) {
-        let mut written = FILTER.read(decoder, node);
+        let mut filter = FILTER.read(decoder, node);
+        filter.span = head(node);
         let nodes = block(node);
         let beside = arguments(node).next().and_then(|name| self.module_of(name));
-        written.module = module::decode(decoder, beside, node);
-        let module = written.module.as_ref();
-        written.code = module::code(decoder, self.builtins, node, module);
-        written.signed_by = self.signed_by(decoder, nodes, module);
-        written.test_cases = test_cases(decoder, node, module);
-        if let Some(node) = child(nodes, "wasi") {
-            written.wasi = wasi::decode(decoder, node);
+        let module = module::decode(decoder, beside, node);
+        if let Some(written) = &module {
+            let code = module::code(decoder, self.builtins, node, written, filter.sha256);
+            filter.code = code.unwrap_or_default();
+            (filter.module, filter.module_span) = (written.module.clone(), written.span);
         }
-        written.refresh = child(nodes, "refresh").map(|node| refresh::decode(decoder, node));
-        decoder.files.limit_data(written.limits.data);
+        if let Some(node) = child(nodes, "signed-by") {
+            filter.signed_by = self.signed_by(decoder, node, module.as_ref());
+        }
+        filter.test_cases = test_cases(decoder, node, module.as_ref());
+        if let Some(node) = child(nodes, "on-error") {
+            let failing = ON_ERROR.read(decoder, node);
+            (filter.on_error, filter.unready) = (failing.on_error, failing.unready);
+        }
+        if let Some(node) = child(nodes, "wasi") {
+            filter.wasi = wasi::decode(decoder, node);
+        }
+        filter.refresh = child(nodes, "refresh").map(|node| refresh::decode(decoder, node));
+        decoder.files.limit_data(filter.limits.data);
         let config = child(nodes, "config");
-        written.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, node));
+        filter.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, node));
+        filter.config_span = config.map_or(filter.span, head);
 
         let Some(name) = decoder.argument(node, filter_name) else {
             return;
         };
-        if let Some((_, first, _)) = self.known.iter().find(|(known, ..)| *known == name) {
+        if let Some((known, _)) = self.all.iter().find(|(known, _)| known.name == name) {
             let problem = format!("filter {name:?} is defined twice");
-            decoder.report_again(node, *first, problem, "give one of them another name");
+            decoder.report_again(node, known.span, problem, "give one of them another name");
             return;
         }
-        let span = head(node);
-        self.known.push((name.clone(), span, false));
-        self.decoded
-            .push(written.into_filter(name, span, config.map_or(span, head)));
+        filter.name = name;
+        self.all.push((filter, false));
     }
 
     /// Decodes `signed-by`.
-    fn signed_by(
-        &self,
-        decoder: &mut Decoder,
-        nodes: &[KdlNode],
-        module: Option<&module::Written>,
-    ) -> SignedBy {
-        let Some(node) = child(nodes, "signed-by") else {
-            return SignedBy::default();
-        };
+    fn signed_by(&self, decoder: &mut Decoder, node: &KdlNode, module: Option<&module::Written>) -> SignedBy {
         if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
             let problem = "`signed-by` is for modules from registries alone";
             let help = "remove it, or write: module \"oci://REGISTRY/NAME:TAG\"";
@@ -151,15 +145,15 @@ impl<'a> Filters<'a> {
     }
 
     /// Reports filters that no zone uses.
-    pub fn refuse_unused(&self, decoder: &mut Decoder) {
-        for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
+    pub(super) fn refuse_unused(&self, decoder: &mut Decoder) {
+        for (Filter { name, span, .. }, _) in self.all.iter().filter(|(_, used)| !used) {
             let help = format!("remove it, or write `use {name:?}` in a zone");
             decoder.report(*span, format!("no zone uses the filter {name:?}"), help);
         }
     }
 
     /// All filters; if there are no mistakes, none is missing.
-    pub fn into_all(self) -> Vec<Filter> {
-        self.decoded.into_iter().flatten().collect()
+    pub(super) fn into_all(self) -> Vec<Filter> {
+        self.all.into_iter().map(|(filter, _)| filter).collect()
     }
 }

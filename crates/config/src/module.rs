@@ -14,7 +14,6 @@ use super::reference::Reference;
 use super::words::Table;
 
 pub(super) const MODULE: Table<()> = Table::plain(1..=1, r#"module "builtin:log""#);
-pub(super) const SHA256: Table<()> = Table::plain(1..=1, r#"sha256 "64 HEX DIGITS""#);
 
 /// `module "builtin:NAME"`, `module "oci://REFERENCE"` or `module "PATH"`: where a filter's code comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +24,12 @@ pub enum Module {
     Artifact(Reference),
     /// A file; a relative path is relative to the configuration file.
     File(PathBuf),
+}
+
+impl Default for Module {
+    fn default() -> Module {
+        Module::File(PathBuf::new())
+    }
 }
 
 impl Module {
@@ -89,17 +94,16 @@ pub(super) fn decode(decoder: &mut Decoder, beside: Option<PathBuf>, filter: &Kd
     }
 }
 
-/// Reads the code of `filter` and checks its `sha256`. The code of an artifact is empty until delivery.
+/// Reads the code of `filter`, which must have the digest `expected` if it has a `sha256`. The code of an
+/// artifact is empty until delivery.
 pub(super) fn code(
     decoder: &mut Decoder,
     builtins: Builtins<'_>,
     filter: &KdlNode,
-    written: Option<&Written>,
+    written: &Written,
+    expected: Option<[u8; 32]>,
 ) -> Option<Bytes> {
-    let nodes = block(filter);
-    let digest = child(nodes, "sha256");
-    let expected = decoder.scalar(nodes, SHA256.shape.example, sha256);
-    let written = written?;
+    let digest = child(block(filter), "sha256");
     match &written.module {
         Module::Builtin(name) => {
             if let Some(digest) = digest {
@@ -185,7 +189,7 @@ fn check_digest(
     }
 }
 
-fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
+pub(super) fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
     let digest = |text: &str| hex::octets(text)?.try_into().ok();
     let help = "write 64 hexadecimal digits, as sha256sum prints them";
     parsed(value, digest, "is not a SHA-256 digest", help)

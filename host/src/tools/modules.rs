@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::Stop;
-use crate::config::{self, ConfigNode, Limits, Module, OnError, Reference, Report, Source, Span, Wasi};
+use crate::config::{self, ConfigNode, Module, Reference, Report, Source};
 use crate::filter::{BUILTINS, LoadError};
 use crate::registry::Artifact;
 
@@ -51,20 +51,9 @@ fn block(name: String, module: Module, code: Bytes, config: Vec<ConfigNode>) -> 
         name,
         module,
         code,
-        artifact: None,
-        reverted: None,
-        signed_by: config::SignedBy::default(),
-        on_error: OnError::default(),
-        unready: false,
         probation: 0,
-        wasi: Wasi::default(),
-        refresh: None,
-        limits: Limits::default(),
         config,
-        test_cases: None,
-        span: Span::default(),
-        module_span: Span::default(),
-        config_span: Span::default(),
+        ..config::Filter::default()
     }
 }
 

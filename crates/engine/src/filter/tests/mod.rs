@@ -27,7 +27,7 @@ use super::failure::Reason;
 use super::load_error::MODULE_MAXIMUM;
 use super::verdict::ResponseVerdict;
 use super::*;
-use crate::config::{self, ConfigNode, ConfigValue, Limits, Module, OnError, Span};
+use crate::config::{self, ConfigNode, ConfigValue, Limits, Module, Span};
 
 /// Long enough for any machine, short enough for a test that exceeds it.
 const LIMIT: Duration = Duration::from_millis(20);
@@ -42,14 +42,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         name: "test".into(),
         module: Module::File("test.wasm".into()),
         code: module.into(),
-        artifact: None,
-        reverted: None,
-        signed_by: config::SignedBy::default(),
-        on_error: OnError::Bypass,
-        unready: false,
         probation: 0,
-        wasi: config::Wasi::default(),
-        refresh: None,
         limits: Limits {
             memory: 2 << 20,
             time: LIMIT,
@@ -64,10 +57,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
             argument_spans: vec![SPAN, SPAN],
             property_spans: Vec::new(),
         }],
-        span: SPAN,
-        module_span: SPAN,
-        config_span: SPAN,
-        test_cases: None,
+        ..config::Filter::default()
     }
 }
 
