@@ -354,7 +354,7 @@ impl Decoder {
 
     /// Reads the file at `path` by `read`. If it cannot be read, reports that at `place`, where it is named as a
     /// `what`; `usual` is the help for anything but a URL or a folder.
-    pub fn file<T>(
+    pub(super) fn file<T>(
         &mut self,
         what: &str,
         path: &Path,

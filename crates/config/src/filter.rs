@@ -45,9 +45,9 @@ words! {
     /// Memory and time.
     table "limits" limits: Limits = defaults in LIMITS;
     /// The parts of WASI that the filter may use.
-    hand "wasi" wasi: Wasi = ("nothing") in wasi::WASI, "a block";
+    table "wasi" wasi: Wasi = ("nothing") in wasi::WASI, "a block";
     /// Sources that the filter turns into data: [below](#refresh).
-    hand "refresh" refresh: Option<Refresh> = none in refresh::REFRESH, "a block";
+    table "refresh" refresh: Option<Refresh> = none in refresh::REFRESH, "a block";
     /// The filter's own configuration.
     hand "config" config: Vec<ConfigNode> = ("empty") in CONFIG, "a block";
     besides {

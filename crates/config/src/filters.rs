@@ -8,9 +8,7 @@ use super::config_block;
 use super::decode::{Decoder, arguments, block, child, head, named_nodes};
 use super::filter::{FILTER, Filter, ON_ERROR, filter_name, test_cases};
 use super::module::{self, Builtins, Module};
-use super::refresh;
 use super::signatures::{self, Signatures, SignedBy};
-use super::wasi;
 
 /// The filters of a configuration while it is decoded.
 pub(super) struct Filters<'a> {
@@ -112,10 +110,6 @@ impl<'a> Filters<'a> {
             let failing = ON_ERROR.read(decoder, node);
             (filter.on_error, filter.unready) = (failing.on_error, failing.unready);
         }
-        if let Some(node) = child(nodes, "wasi") {
-            filter.wasi = wasi::decode(decoder, node);
-        }
-        filter.refresh = child(nodes, "refresh").map(|node| refresh::decode(decoder, node));
         decoder.files.limit_data(filter.limits.data);
         let config = child(nodes, "config");
         filter.config = config.map_or_else(Vec::new, |node| config_block::decode(decoder, node));

@@ -17,7 +17,8 @@ use super::words::{Table, words};
 words! {
     /// `lists { list "NAME" { … } … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct Lists in LISTS(0..=0): r#"lists { list "ads" { source "https://lists.example/ads.txt" } }"#;
+    pub struct Lists in LISTS(0..=0): r#"lists { list "ads" { source "https://lists.example/ads.txt" } }"#,
+        then read_lists;
 
     /// A list, with a name for the log, metrics and `explain`; of several that have a name, the first decides.
     hands "list" lists: Vec<List> = ("required") in LIST, "a name, up to 64 of them";
@@ -105,9 +106,7 @@ const ANSWERS: [(&str, ListAnswer); 3] = [
 /// The most lists in one stage.
 const MOST: usize = 64;
 
-/// Decodes `lists`.
-pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Lists {
-    let mut lists = LISTS.read(decoder, node);
+fn read_lists(decoder: &mut Decoder, node: &KdlNode, lists: &mut Lists) {
     let nodes = block(node);
     for node in named_nodes(nodes, "list") {
         let Some(list) = list(decoder, node) else {
@@ -126,7 +125,6 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Lists {
         let problem = format!("{} lists are more than the {MOST} allowed", lists.lists.len());
         decoder.report(node, problem, "put several into one file");
     }
-    lists
 }
 
 fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {

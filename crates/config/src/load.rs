@@ -14,15 +14,11 @@ use super::error::{Report, Source, Span};
 use super::files::read_source;
 use super::filters::Filters;
 use super::module::{Builtins, Module};
-use super::signatures;
 use super::syntax;
 use super::upstream::Encryption;
 use super::whole::{Config, FILE};
 use super::zone;
-use super::{
-    address, admin, clients, dnstap, encrypted, forward, include, listen, node, pods, registries, source,
-    tsig,
-};
+use super::{address, admin, clients, dnstap, encrypted, forward, include, listen, node, source, tsig};
 
 /// Default of `waiting-queries`: enough for all processes of a node's pods to wait for a slow name.
 pub const WAITING_QUERIES: usize = 8192;
@@ -144,7 +140,6 @@ fn decode(
     let listeners = listeners.unwrap_or_default();
     config.node = child(nodes, "node").map(|node| node::decode(decoder, &listeners, node));
 
-    config.signatures = signatures::decode(decoder, nodes);
     config.filters_folder = config.filters_folder.map(|path| decoder.files.at(path));
     let mut filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
     filters.decode_all(decoder, nodes);
@@ -172,8 +167,6 @@ fn decode(
     config.control = config.control.map(|path| decoder.files.at(path));
     config.dnstap = dnstap::decode(decoder, nodes);
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
-    config.registries = registries::decode(decoder, nodes);
-    config.pods = pods::decode(decoder, nodes);
     config.files = decoder.files.order().to_vec();
     config.unusable = mem::take(&mut decoder.files.unusable);
     config.interfaces = interfaces(nodes, mem::take(&mut decoder.files.interfaces));

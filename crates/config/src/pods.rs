@@ -7,15 +7,15 @@ use kdl::{KdlNode, KdlValue};
 use super::decode::{Decoder, Wrong, block, child, fitting};
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig};
 use super::units::{duration, ms, s, size};
-use super::words::{Table, words};
+use super::words::words;
 
 words! {
     /// `pods { … }`: the pods of a node, which may be clients.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct NodePods in PODS(0..=0): r#"pods { node (env)"NODE_NAME" }"#;
+    pub struct NodePods in PODS(0..=0): r#"pods { node (env)"NODE_NAME" }"#, then finish;
 
     /// The node, as in `kubectl get nodes`; in a cluster `node (env)"NODE_NAME"`.
-    hand "node" node: String = ("required") in NODE_WORD, "a name";
+    one "node" node: String = ("required": "worker-1", else String::new()) in node_name, "a name";
     /// How to connect to the API server.
     hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
     /// How long `/ready` may fail until all pods are known.
@@ -24,20 +24,13 @@ words! {
     one "memory" memory: usize = "16MiB" in size(1 << 20..=1 << 30);
 }
 
-const NODE_WORD: Table<()> = Table::plain(1..=1, r#"node "worker-1""#);
-
-/// Decodes `pods`, if present.
-pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<NodePods> {
-    let node = child(nodes, "pods")?;
-    let mut pods = PODS.read(decoder, node);
+/// Requires `node`, and reads `kubeconfig`.
+fn finish(decoder: &mut Decoder, node: &KdlNode, pods: &mut NodePods) {
     let nodes = block(node);
     if child(nodes, "node").is_none() {
         decoder.report(node, "this `pods` has no `node`", PODS.shape.help());
     }
-    let name = decoder.scalar(nodes, NODE_WORD.shape.example, node_name);
-    pods.node = name.unwrap_or_default();
     pods.kubeconfig = kubeconfig(decoder, nodes);
-    Some(pods)
 }
 
 /// Reads the name of a node, which is used in a field selector unescaped.

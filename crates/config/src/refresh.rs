@@ -13,7 +13,8 @@ use super::words::words;
 words! {
     /// `refresh { every "1h"; wait "10s"; source … }`
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Refresh in REFRESH(0..=0): r#"refresh { every "1h"; source "list" "https://lists.example/ads.txt" }"#;
+    pub struct Refresh in REFRESH(0..=0): r#"refresh { every "1h"; source "list" "https://lists.example/ads.txt" }"#,
+        then read_sources;
 
     /// Time between refreshes.
     one "every" every: Duration = "1h" in duration(s(1)..=s(30 * 86_400));
@@ -59,11 +60,9 @@ impl Refresh {
     }
 }
 
-/// Decodes `refresh`.
-pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Refresh {
-    let mut refresh = REFRESH.read(decoder, node);
+fn read_sources(decoder: &mut Decoder, node: &KdlNode, refresh: &mut Refresh) {
     let nodes = block(node);
-    let mut sources: Vec<RefreshSource> = Vec::new();
+    let sources = &mut refresh.sources;
     for node in named_nodes(nodes, "source") {
         let Some(source) = source(decoder, node) else {
             continue;
@@ -81,8 +80,6 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Refresh {
         let problem = format!("{} sources are more than the {SOURCES} allowed", sources.len());
         decoder.report(node, problem, "put files into one folder");
     }
-    refresh.sources = sources;
-    refresh
 }
 
 fn source(decoder: &mut Decoder, node: &KdlNode) -> Option<RefreshSource> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, child, fitting, named_nodes, path};
+use super::decode::{Decoder, Wrong, block, fitting, named_nodes, path};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -13,7 +13,8 @@ use super::words::{Table, words};
 words! {
     /// `registries { … }`: how to access registries.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#;
+    pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#,
+        then finish;
 
     /// User names and passwords, as in docker's `config.json`; read for each pull.
     one "credentials" credentials: Option<PathBuf> = ("none": "FILE") in path, "a file";
@@ -38,12 +39,8 @@ const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mir
 /// The scheme of a proxy.
 const PROXY: &str = "http://";
 
-/// Decodes `registries`, if present.
-pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Registries {
-    let Some(node) = child(nodes, "registries") else {
-        return Registries::default();
-    };
-    let mut registries = REGISTRIES.read(decoder, node);
+/// Places the files, and reads the mirrors.
+fn finish(decoder: &mut Decoder, node: &KdlNode, registries: &mut Registries) {
     for file in [&mut registries.credentials, &mut registries.ca]
         .into_iter()
         .flatten()
@@ -52,7 +49,6 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Registries {
     }
     let mirrors = named_nodes(block(node), "mirror");
     registries.mirrors = mirrors.filter_map(|node| mirror(decoder, node)).collect();
-    registries
 }
 
 fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)> {

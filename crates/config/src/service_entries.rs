@@ -15,7 +15,7 @@ use super::words::{Table, words};
 words! {
     /// `service-entries { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#;
+    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#, then finish;
 
     /// Only objects in these namespaces. Without it, `check` warns: anyone who may write a ServiceEntry can answer any
     /// client's queries.
@@ -46,13 +46,10 @@ const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8
 /// The fewest host bits of a range: some addresses must be left besides the first and the last.
 const FREE: u8 = 2;
 
-/// Decodes `service-entries`.
-pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> ServiceEntries {
-    let mut entries = SERVICE_ENTRIES.read(decoder, node);
-    let nodes = block(node);
-    entries.ranges = ranges(decoder, nodes);
-    entries.kubeconfig = kubeconfig(decoder, nodes);
-    entries
+/// Reads `range` and `kubeconfig`.
+fn finish(decoder: &mut Decoder, node: &KdlNode, entries: &mut ServiceEntries) {
+    entries.ranges = ranges(decoder, block(node));
+    entries.kubeconfig = kubeconfig(decoder, block(node));
 }
 
 /// The ranges for hosts without addresses: at most one per family.

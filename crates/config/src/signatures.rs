@@ -9,15 +9,17 @@ use super::reference::is_repository;
 use super::words::{Table, words};
 
 words! {
-    () in SIGNATURES(0..=0): r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#;
-    by hand {
-        /// A public key in PEM.
-        hands "key" = none in KEY, "a name and a file";
-        /// Sigstore's trusted root in JSON: at most 64 authorities and logs of each kind.
-        hand "trust-root" = none in TRUST_ROOT, "a file; only with `identity`";
-        /// A signer whose signatures are accepted with any key.
-        hands "identity" = none in IDENTITY, "a name";
-    }
+    /// `signatures { … }`: one of these must have signed each pulled module; if empty, no signature is needed.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Signatures in SIGNATURES(0..=0): r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
+        then read_signers;
+
+    /// A public key in PEM.
+    hands "key" keys: Vec<Key> = none in KEY, "a name and a file";
+    /// Sigstore's trusted root in JSON: at most 64 authorities and logs of each kind.
+    hand "trust-root" trust_root: Option<TrustRoot> = none in TRUST_ROOT, "a file; only with `identity`";
+    /// A signer whose signatures are accepted with any key.
+    hands "identity" identities: Vec<SigningIdentity> = none in IDENTITY, "a name";
 }
 
 pub(super) const KEY: Table<()> = Table::plain(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#);
@@ -38,31 +40,16 @@ words! {
 }
 
 words! {
-    () in SIGNED_BY(0..=16): r#"signed-by "platform""#;
-    by hand {
-        /// The repository that the signature must name, if it names one.
-        property "for" = ("that in the reference") in repository, "a name without the registry";
+    /// `signed-by "NAME"… for="REPOSITORY"`: the signature that a filter's module needs.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SignedBy in SIGNED_BY(0..=16): r#"signed-by "platform""#;
+
+    /// The repository that the signature must name, if it names one.
+    property "for" repository: Option<String> = ("that in the reference") in repository, "a name without the registry";
+    besides {
+        /// The keys and identities of which one must have signed; if empty, any of them.
+        names: Vec<String>;
     }
-}
-
-/// `signed-by "NAME"… for="REPOSITORY"`: the signature that a filter's module needs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SignedBy {
-    /// The keys and identities of which one must have signed; if empty, any of them.
-    pub names: Vec<String>,
-    /// The repository that the signature must name, if it names one; `None`: that of the module's reference.
-    pub repository: Option<String>,
-}
-
-/// `signatures { … }`: one of these must have signed each pulled module; if empty, no signature is needed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Signatures {
-    /// The trusted keys.
-    pub keys: Vec<Key>,
-    /// What identities are verified against.
-    pub trust_root: Option<TrustRoot>,
-    /// The trusted identities; empty without `trust_root`.
-    pub identities: Vec<SigningIdentity>,
 }
 
 /// `key "NAME" "FILE"`: a trusted public key.
@@ -117,13 +104,7 @@ impl Signatures {
     }
 }
 
-/// Decodes `signatures`, if present.
-pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
-    let mut read = Signatures::default();
-    let Some(node) = child(nodes, "signatures") else {
-        return read;
-    };
-    SIGNATURES.read(decoder, node);
+fn read_signers(decoder: &mut Decoder, node: &KdlNode, read: &mut Signatures) {
     let nodes = block(node);
     if !nodes
         .iter()
@@ -154,7 +135,6 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Signatures {
         let problem = "`trust-root` has no effect without an `identity`";
         decoder.report(node, problem, IDENTITY.shape.help());
     }
-    read
 }
 
 fn key(decoder: &mut Decoder, node: &KdlNode) -> Option<Key> {
@@ -231,7 +211,7 @@ pub fn is_issuer(text: &str) -> bool {
 
 /// Decodes a filter's `signed-by`.
 pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &KdlNode) -> SignedBy {
-    SIGNED_BY.read(decoder, node);
+    let mut signed_by = SIGNED_BY.read(decoder, node);
     if node.entries().is_empty() {
         let help = format!("{}, or remove it", SIGNED_BY.shape.help());
         decoder.report(node, "`signed-by` names neither a signer nor a repository", help);
@@ -248,10 +228,8 @@ pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &K
         }
     };
     let names = decoder.values(node, key).into_iter();
-    SignedBy {
-        names: names.map(|(name, _)| name).collect(),
-        repository: decoder.property(node, "for", repository),
-    }
+    signed_by.names = names.map(|(name, _)| name).collect();
+    signed_by
 }
 
 /// Reads the name of a repository in a registry.

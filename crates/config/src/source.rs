@@ -9,9 +9,9 @@ use super::decode::{Decoder, Shape, block, child, head, text};
 use super::error::Span;
 use super::forward::{self, Forward, Place};
 use super::kubernetes::{self, Kubernetes};
-use super::lists::{self, Lists};
+use super::lists::{LISTS, Lists};
 use super::secondary::{self, Secondary};
-use super::service_entries::{self, ServiceEntries};
+use super::service_entries::{SERVICE_ENTRIES, ServiceEntries};
 use super::words::words;
 use super::zone_file::{self, ZoneFile};
 
@@ -56,10 +56,10 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     Some(match node.name().value() {
         "forward" => SourceConfig::Forward(forward::decode(decoder, place, node)),
         "kubernetes" => SourceConfig::Kubernetes(kubernetes::decode(decoder, place, node)),
-        "service-entries" => SourceConfig::ServiceEntries(service_entries::decode(decoder, node)),
+        "service-entries" => SourceConfig::ServiceEntries(SERVICE_ENTRIES.read(decoder, node)),
         "file" => SourceConfig::File(zone_file::decode(decoder, place, node)?),
         "secondary" => SourceConfig::Secondary(secondary::decode(decoder, place, node)),
-        "lists" => SourceConfig::Lists(lists::decode(decoder, node)),
+        "lists" => SourceConfig::Lists(LISTS.read(decoder, node)),
         _ => return None,
     })
 }

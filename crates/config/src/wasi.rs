@@ -14,7 +14,7 @@ use super::words::{Table, words};
 words! {
     /// `wasi { … }`: the parts of WASI that a filter may use.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then refuse_empty;
+    pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then finish;
 
     /// The time of day, and elapsed time; without it, the clock only counts how often it is read.
     switch "clock" clock: bool = off;
@@ -57,20 +57,14 @@ impl Wasi {
     }
 }
 
-/// Decodes the `wasi` of a filter.
-pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Wasi {
-    let mut wasi = WASI.read(decoder, node);
-    let folders = named_nodes(block(node), "folder");
-    wasi.folders = folders.filter_map(|node| folder(decoder, node)).collect();
-    wasi
-}
-
-/// Reports a `wasi` that grants nothing.
-fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Wasi) {
+/// Reads the folders, and reports a `wasi` that grants nothing.
+fn finish(decoder: &mut Decoder, node: &KdlNode, wasi: &mut Wasi) {
     if block(node).is_empty() {
         let help = format!("{}, or remove it", WASI.shape.help());
         decoder.report(node, "`wasi` grants nothing", help);
     }
+    let folders = named_nodes(block(node), "folder");
+    wasi.folders = folders.filter_map(|node| folder(decoder, node)).collect();
 }
 
 /// Reads the name of an environment variable.

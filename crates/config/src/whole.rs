@@ -60,11 +60,11 @@ words! {
     /// Answer private reverse zones locally (RFC 6303).
     switch "local-zones" local_zones: bool = off;
     /// How modules are pulled.
-    hand "registries" registries: Registries = none in registries::REGISTRIES;
+    table "registries" registries: Registries = ("none") in registries::REGISTRIES;
     /// Which signatures modules need.
-    hand "signatures" signatures: Signatures = none in signatures::SIGNATURES;
+    table "signatures" signatures: Signatures = ("none") in signatures::SIGNATURES;
     /// Identifies the pod that sends a query.
-    hand "pods" pods: Option<NodePods> = none in pods::PODS;
+    table "pods" pods: Option<NodePods> = none in pods::PODS;
     /// The node's network.
     hand "node" node: Option<Node> = none in node::NODE;
     by hand {

@@ -22,7 +22,8 @@
 //! - `one`: a node with one value. `property`: a property of the node. `value`: the value of the node itself.
 //! - `list "WORD"(1..=16)`: a node with a number of values within the range.
 //! - `switch`: a node whose presence turns something on.
-//! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`.
+//! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`, which may also be
+//!   described.
 //! - `hand`, or `hands` if it may be repeated: a node whose field is filled in by code next to the table.
 //!   `stage`: a repeatable node whose position matters. `values`: the values of the node itself, read by such
 //!   code.
@@ -269,6 +270,9 @@ macro_rules! words {
         $m.list($b, $word, &SHAPE, $kind).unwrap_or_default()
     }};
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] defaults [$kind:expr]) => {
+        child($b, $word).map_or_else($kind.default, |node| $kind.read($m, node))
+    };
+    (@read table [$m:ident $n:ident $b:ident] $word:literal [] ($text:literal) [$kind:expr]) => {
         child($b, $word).map_or_else($kind.default, |node| $kind.read($m, node))
     };
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] $absent:ident [$kind:expr]) => {
