@@ -1,5 +1,6 @@
 //! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and their files.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use base64::Engine as _;
@@ -82,10 +83,20 @@ pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
     listener(value).map(|(address, _)| address)
 }
 
-/// An upstream that is asked over TLS.
+/// An upstream as written.
+#[derive(PartialEq)]
 pub(super) enum Target {
     At(Upstream),
     Named(NamedUpstream),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::At(upstream) => upstream.address.fmt(f),
+            Target::Named(upstream) => upstream.host.fmt(f),
+        }
+    }
 }
 
 /// Parses `ADDRESS[%NAME][:PORT]` after a scheme, as in CoreDNS: the address and the name in its certificate;

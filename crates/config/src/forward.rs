@@ -166,14 +166,15 @@ pub(super) struct Place<'a> {
 pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Forward {
     let mut forward = FORWARD.read(decoder, node);
     let nodes = block(node);
-    let scheme = upstreams(decoder, place, node, &mut forward);
-    bootstrap(decoder, place, node, &forward);
-    forward.trust = trust(decoder, nodes, scheme);
+    let scheme = read_upstreams(decoder, place, node, &mut forward);
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
-        refuse_protocol(decoder, nodes, scheme);
     }
-    refuse_method(decoder, nodes, scheme);
+    check_bootstrap(decoder, place, node, &forward);
+    if let Some(tls) = child(nodes, "tls") {
+        forward.trust = encrypted::trust(decoder, tls);
+    }
+    refuse_unfit(decoder, nodes, &forward, scheme);
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
             .or(child(nodes, "deadline"))
@@ -188,21 +189,14 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     forward
 }
 
-/// Reports named upstreams without `bootstrap`, and `bootstrap` without named upstreams.
-fn bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &Forward) {
+/// Requires `bootstrap` for named upstreams; its servers must not be this proxy.
+fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &Forward) {
     let written = child(block(node), "bootstrap");
-    match (forward.named.first(), written) {
-        (Some(named), None) => {
-            let problem = format!("no server is named that knows the addresses of {}", named.host);
-            let help = "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the \
-                 name, as in \"tls://192.0.2.1%dns.example\"";
-            decoder.report(node, problem, help);
-        }
-        (None, Some(written)) => {
-            let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
-            decoder.report(written, problem, "remove it");
-        }
-        _ => {}
+    if let (Some(named), None) = (forward.named.first(), written) {
+        let problem = format!("no server is named that knows the addresses of {}", named.host);
+        let help = "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the name, \
+             as in \"tls://192.0.2.1%dns.example\"";
+        decoder.report(node, problem, help);
     }
     for entry in written.into_iter().flat_map(arguments) {
         if let Ok(server) = address(DNS_PORT)(entry.value()) {
@@ -211,45 +205,31 @@ fn bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &
     }
 }
 
-/// Reports a `protocol` beside upstreams that have a scheme.
-fn refuse_protocol(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Encryption) {
-    if let Some(node) = child(nodes, "protocol") {
-        let problem = format!(
-            "the upstreams are asked over {}://, and not over this",
-            scheme.word()
-        );
-        decoder.report(node, problem, "remove `protocol`");
-    }
-}
-
-/// Reports `https-method` beside upstreams that do not use HTTPS.
-fn refuse_method(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) {
-    if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
-        let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
-        decoder.report(node, problem, "remove it");
-    }
-}
-
-/// `tls { … }`
-fn trust(decoder: &mut Decoder, nodes: &[KdlNode], scheme: Option<Encryption>) -> Trust {
-    let Some(node) = child(nodes, "tls") else {
-        return Trust::default();
+/// Reports words that are for other upstreams than these, which have the scheme `scheme`.
+fn refuse_unfit(decoder: &mut Decoder, nodes: &[KdlNode], forward: &Forward, scheme: Option<Encryption>) {
+    let mut refuse = |word: &str, fits: bool, problem: &str, help: &str| {
+        if let (Some(node), false) = (child(nodes, word), fits) {
+            decoder.report(node, problem, help);
+        }
     };
-    if scheme.is_none() {
-        let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
-        let help = "write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\"";
-        decoder.report(node, problem, help);
-    }
-    encrypted::trust(decoder, node)
+    let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
+    refuse("bootstrap", !forward.named.is_empty(), problem, "remove it");
+    let word = scheme.map(Encryption::word).unwrap_or_default();
+    let problem = format!("the upstreams are asked over {word}://, and not over this");
+    refuse("protocol", scheme.is_none(), &problem, "remove `protocol`");
+    let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
+    let fits = scheme == Some(Encryption::Https);
+    refuse("https-method", fits, problem, "remove it");
+    let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
+    let help = "write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\"";
+    refuse("tls", scheme.is_some(), problem, help);
 }
 
-/// The parsed values of a `forward`, each with its span.
+/// The parsed values of a `forward`.
 #[derive(Default)]
 struct Found {
-    upstreams: Vec<(Upstream, Span)>,
-    /// Those of them that so far only a file names.
-    in_files: Vec<SocketAddr>,
-    named: Vec<(NamedUpstream, Span)>,
+    /// Each upstream, its span, and whether so far only a file names it.
+    targets: Vec<(Target, Span, bool)>,
     written: Vec<Written>,
     /// The scheme of each value.
     schemes: Vec<(Option<Encryption>, Span)>,
@@ -260,19 +240,29 @@ struct Found {
 }
 
 impl Found {
+    /// Takes the name servers in the resolv.conf at `path`.
     fn take_file(&mut self, decoder: &mut Decoder, place: Place<'_>, entry: &KdlEntry, path: &str) {
         let span = Span::from(entry);
         self.schemes.push((None, span));
-        self.written.push(Written::In(decoder.files.at(path)));
-        let (servers, mut why) = resolv_conf(decoder, place, entry, path);
+        let path = decoder.files.at(path);
+        decoder.files.note(&path);
+        let servers = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
+        self.written.push(Written::In(path.clone()));
+        let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
+        let servers = servers.unwrap_or_else(|problem| {
+            decoder.report(span, format!("{}: {problem}", path.display()), help);
+            NameServers::default()
+        });
         for address in servers.usable {
-            if !self.upstreams.iter().any(|(known, _)| known.address == address) {
-                self.upstreams.push((address.into(), span));
-                self.in_files.push(address);
+            let is_known = |target: &Target| matches!(target, Target::At(known) if known.address == address);
+            if !self.targets.iter().any(|(target, ..)| is_known(target)) {
+                self.targets.push((Target::At(address.into()), span, true));
             }
         }
         self.awaited |= servers.awaited;
-        self.unusable.append(&mut why);
+        let unusable = servers.unusable.iter();
+        self.unusable
+            .extend(unusable.map(|why| Diagnostic::new(span, why).help(help).local()));
         decoder.files.unusable.extend(servers.unusable);
         decoder.files.interfaces.extend(servers.interfaces);
     }
@@ -285,46 +275,21 @@ impl Found {
         self.schemes.push((scheme, span));
         if let Target::At(upstream) = &target {
             self.written.push(Written::At(upstream.clone()));
-            if self.takes_over(upstream, span) {
-                return;
+        }
+        match self.targets.iter_mut().find(|(known, ..)| *known == target) {
+            None => self.targets.push((target, span, false)),
+            // Who writes the file does not know what is written here: together they count once.
+            Some((_, place, in_file)) if *in_file => (*place, *in_file) = (span, false),
+            Some((_, first, _)) => {
+                let problem = format!("upstream {target} is written twice");
+                decoder.report_again(span, *first, problem, "keep one of them");
             }
         }
-        let (known, spelled) = match &target {
-            Target::At(upstream) => (place_of(&self.upstreams, upstream), upstream.address.to_string()),
-            Target::Named(upstream) => (place_of(&self.named, upstream), upstream.host.clone()),
-        };
-        match (known, target) {
-            (Some(first), _) => {
-                let problem = format!("upstream {spelled} is written twice");
-                decoder.report_again(span, first, problem, "keep one of them");
-            }
-            (None, Target::At(upstream)) => self.upstreams.push((upstream, span)),
-            (None, Target::Named(upstream)) => self.named.push((upstream, span)),
-        }
-    }
-
-    /// Whether so far only a file names this upstream, which then counts once, as written at `span`: who
-    /// writes the file does not know what is written here.
-    fn takes_over(&mut self, upstream: &Upstream, span: Span) -> bool {
-        let in_file = self.in_files.iter().position(|found| *found == upstream.address);
-        let known = self.upstreams.iter_mut().find(|(known, _)| known == upstream);
-        let (Some(in_file), Some((_, place))) = (in_file, known) else {
-            return false;
-        };
-        self.in_files.swap_remove(in_file);
-        *place = span;
-        true
     }
 }
 
-fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
-    let mut found = found.iter();
-    found.find(|(known, _)| known == sought).map(|(_, span)| *span)
-}
-
-/// Decodes the upstreams with an address, including those from files, and those with only a name. Returns their
-/// common scheme, if there is one.
-fn upstreams(
+/// Reads the upstreams. Returns their common scheme, if there is one.
+fn read_upstreams(
     decoder: &mut Decoder,
     place: Place<'_>,
     node: &KdlNode,
@@ -337,23 +302,25 @@ fn upstreams(
             None => found.take(decoder, entry),
         }
     }
-    let count = found.upstreams.len();
+    for (target, span, _) in found.targets {
+        match target {
+            Target::At(upstream) => {
+                refuse_loop(decoder, place, upstream.address, span);
+                forward.upstreams.push(upstream);
+            }
+            Target::Named(upstream) => forward.named.push(upstream),
+        }
+    }
+    let count = forward.upstreams.len();
     if count > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
         let problem = format!("{count} upstreams are more than the {MOST_UPSTREAMS} allowed");
         decoder.report(node, problem, "remove some of them");
     }
-    for (upstream, span) in &found.upstreams {
-        refuse_loop(decoder, place, upstream.address, *span);
-    }
     if count == 0 && !found.awaited {
         found.unusable.into_iter().for_each(|why| decoder.push(why));
     }
-    refuse_mixture(decoder, &found.schemes);
-    let upstreams = found.upstreams.into_iter().map(|(upstream, _)| upstream);
-    forward.upstreams = upstreams.collect();
-    let named = found.named.into_iter().map(|(upstream, _)| upstream);
-    forward.named = named.collect();
     forward.written = found.written;
+    refuse_mixture(decoder, &found.schemes);
     found.schemes.first().and_then(|(scheme, _)| *scheme)
 }
 
@@ -441,32 +408,6 @@ fn loops(listeners: &Listeners, node: Option<&Node>, upstream: SocketAddr) -> Op
 pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: SocketAddr) -> Option<String> {
     let (listener, _) = loops(listeners, node, server)?;
     Some(format!("a loop: the proxy itself listens on {listener}"))
-}
-
-/// The name servers in the resolv.conf at `path`, and the problems to report if there are no other upstreams.
-fn resolv_conf(
-    decoder: &mut Decoder,
-    place: Place<'_>,
-    entry: &KdlEntry,
-    path: &str,
-) -> (NameServers, Vec<Diagnostic>) {
-    let path = decoder.files.at(path);
-    decoder.files.note(&path);
-    let span = Span::from(entry);
-    let found = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
-    let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
-    match found {
-        Ok(found) => {
-            let unusable = found.unusable.iter();
-            let unusable = unusable.map(|why| Diagnostic::new(span, why.clone()).help(help).local());
-            let unusable = unusable.collect();
-            (found, unusable)
-        }
-        Err(problem) => {
-            decoder.report(span, format!("{}: {problem}", path.display()), help);
-            (NameServers::default(), Vec::new())
-        }
-    }
 }
 
 #[cfg(test)]
