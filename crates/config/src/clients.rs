@@ -321,94 +321,12 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{config, problems};
     use super::*;
-
-    const REST: &str = "zone \".\" { forward \"192.0.2.1\" }\n";
-
-    fn network(text: &str) -> Network {
-        let (address, length) = text.split_once('/').unwrap();
-        Network::of(address.parse().unwrap(), length.parse().unwrap()).unwrap()
-    }
 
     /// Clients are told apart by the same bits even if no rate is written.
     #[test]
     fn clients_are_told_apart_alike() {
         let rate = (QUERIES.default)();
         assert_eq!((rate.ipv4, rate.ipv6), CLIENT_BITS);
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let text = r#"listen "0.0.0.0" "::" {
-                clients "::" { allow "any"; silent }
-            }
-            clients {
-                allow "node" "192.0.2.0/24" "2001:db8::1"
-                refuse "192.0.2.7"
-                queries 100 burst=300 ipv6=64
-                responses 20 slip=3 ipv4=20
-            }
-            zone "." { clients { refuse "private" }; forward "192.0.2.1" }"#;
-        let config = config(text);
-        let clients = config.clients.unwrap();
-        let networks = [
-            (network("192.0.2.0/24"), true),
-            (network("2001:db8::1/128"), true),
-            (network("192.0.2.7/32"), false),
-        ];
-        assert_eq!(clients.networks, networks);
-        assert!(clients.node && clients.only_these && !clients.silent);
-        let queries = Rate {
-            per_second: 100,
-            burst: 300,
-            slip: 0,
-            ipv4: 32,
-            ipv6: 64,
-        };
-        let responses = Rate {
-            per_second: 20,
-            burst: 20,
-            slip: 3,
-            ipv4: 20,
-            ipv6: 56,
-        };
-        assert_eq!(
-            (clients.queries, clients.responses),
-            (Some(queries), Some(responses))
-        );
-        let [(address, clients)] = &config.listen.clients[..] else {
-            panic!()
-        };
-        assert_eq!(address.to_string(), "[::]:53");
-        assert!(clients.silent && clients.networks == Network::ANY.map(|network| (network, true)));
-        let clients = config.zones[0].clients.as_ref().unwrap();
-        assert!(!clients.only_these && clients.networks.len() == Network::PRIVATE.len());
-    }
-
-    #[test]
-    fn nobody_is_named_unless_written() {
-        let config = config(&format!("listen \"0.0.0.0\"\n{REST}"));
-        assert!(config.clients.is_none() && config.listen.clients.is_empty());
-        assert!(config.zones[0].clients.is_none());
-    }
-
-    #[test]
-    fn mistakes_of_a_zone_are_found() {
-        let zone = |stages: &str| problems(&format!("listen \"::1\"\nzone \".\" {{ {stages} }}"));
-        assert_eq!(
-            zone("cache; clients { silent }; forward \"192.0.2.1\""),
-            ["`clients` must come first in a zone"]
-        );
-        let nested = "clients { allow \"10.0.0.0/8\" \"10.1.2.0/24\"; refuse \"10.1.0.0/16\" }";
-        let but = "clients { allow \"private\"; refuse \"10.0.0.0/8\" }";
-        assert!(
-            zone(&format!("{but}; forward \"192.0.2.1\"")).is_empty(),
-            "a word, less what is written"
-        );
-        assert!(
-            zone(&format!("{nested}; forward \"192.0.2.1\"")).is_empty(),
-            "an island in a hole"
-        );
     }
 }

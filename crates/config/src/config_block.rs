@@ -184,34 +184,6 @@ mod tests {
     const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
 
     #[test]
-    fn the_config_block_is_flattened_in_document_order() {
-        let text = "module \"builtin:log\"\nconfig {\n a 1 -2.5 x=#true { b \"t\"; c { d y=#null } }\n e\n}";
-        let filter = config(&format!("{USED}filter \"f\" {{ {text} }}"))
-            .filters
-            .remove(0);
-        let nodes: Vec<(&str, Option<usize>)> = filter
-            .config
-            .iter()
-            .map(|node| (node.name.as_str(), node.parent))
-            .collect();
-        assert_eq!(
-            nodes,
-            [
-                ("a", None),
-                ("b", Some(0)),
-                ("c", Some(0)),
-                ("d", Some(2)),
-                ("e", None)
-            ]
-        );
-        let a = &filter.config[0];
-        assert_eq!(a.arguments, [ConfigValue::Integer(1), ConfigValue::Decimal(-2.5)]);
-        assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Boolean(true))]);
-        assert_eq!(filter.config[1].arguments, [ConfigValue::Text("t".into())]);
-        assert_eq!(filter.config[3].properties, [("y".to_owned(), ConfigValue::Null)]);
-    }
-
-    #[test]
     fn a_value_can_be_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("list.txt");

@@ -247,17 +247,8 @@ pub(super) fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Module;
-    use super::super::tests::{config, parse_in};
+    use super::super::tests::parse_in;
     use super::*;
-
-    const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
-
-    fn filter(block: &str) -> Filter {
-        config(&format!("{USED}filter \"f\" {{ {block} }}"))
-            .filters
-            .remove(0)
-    }
 
     #[test]
     fn filters_in_a_folder_are_called_as_their_files() {
@@ -297,50 +288,6 @@ mod tests {
         assert!(
             report.diagnostics()[0].message.contains("d.wasm cannot be read"),
             "{report}"
-        );
-    }
-
-    #[test]
-    fn everything_but_the_module_has_a_default() {
-        let filter = filter("module \"builtin:log\"");
-        assert!(matches!(&filter.module, Module::Builtin(name) if name == "log"));
-        assert_eq!(filter.on_error, OnError::Bypass);
-        assert_eq!(
-            filter.limits,
-            Limits {
-                memory: 16 << 20,
-                time: ms(5),
-                load_memory: 128 << 20,
-                load_time: s(30),
-                tables: 8 << 20,
-                data: 256 << 20,
-                refresh_memory: 64 << 20,
-                refresh_time: s(30),
-            }
-        );
-        assert!(filter.config.is_empty());
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let filter = filter(
-            "module \"builtin:hosts\"; on-error \"refuse\"; \
-             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\" data=\"2GiB\" \
-             refresh-memory=\"1MiB\" refresh-time=\"2m\"",
-        );
-        assert_eq!(filter.on_error, OnError::Refuse);
-        assert_eq!(
-            filter.limits,
-            Limits {
-                memory: 1 << 20,
-                time: ms(1000),
-                load_memory: 512 << 20,
-                load_time: s(120),
-                tables: 1 << 30,
-                data: 2 << 30,
-                refresh_memory: 1 << 20,
-                refresh_time: s(120),
-            }
         );
     }
 }

@@ -414,17 +414,9 @@ pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: Socket
 mod tests {
     use std::fs;
 
-    use super::super::tests::{in_zone, parse_in, problems, zone};
-    use super::super::{SourceConfig, Stage, Zone};
+    use super::super::tests::{in_zone, parse_in};
+    use super::super::{SourceConfig, Stage};
     use super::*;
-
-    fn forward(text: &str) -> Forward {
-        let Zone { stages, .. } = zone(text);
-        match stages.into_iter().next() {
-            Some(Stage::Source(SourceConfig::Forward(forward))) => forward,
-            other => panic!("{other:?}"),
-        }
-    }
 
     /// Upstreams with only an address.
     fn to(addresses: &[&str]) -> Vec<Upstream> {
@@ -432,183 +424,6 @@ mod tests {
             .iter()
             .map(|address| address.parse::<SocketAddr>().unwrap());
         parsed.map(Upstream::from).collect()
-    }
-
-    #[test]
-    fn everything_but_the_upstreams_has_a_default() {
-        let forward = forward(r#"forward "192.0.2.1" "[2001:db8::1]:5353""#);
-        assert_eq!(
-            forward,
-            Forward {
-                upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
-                written: to(&["192.0.2.1:53", "[2001:db8::1]:5353"])
-                    .into_iter()
-                    .map(Written::At)
-                    .collect(),
-                named: vec![],
-                bootstrap: vec![],
-                protocol: Protocol::Udp,
-                trust: Trust::default(),
-                get: false,
-                policy: Policy::Random,
-                timeout: s(2),
-                deadline: s(5),
-                attempts: 4,
-                max_fails: 2,
-                probe: ms(500),
-                concurrent: 1024,
-                jostle: None,
-                connections: 2,
-                idle: s(10),
-                max_age: None,
-                any: false,
-                denies_plain_names: false,
-                except: vec![],
-                next: vec![],
-            }
-        );
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let zone = zone(
-            r#"forward "192.0.2.1" {
-                protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
-                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; max-age "5m"; any; plain-names "nxdomain"
-                except "Corp.example" "10.in-addr.arpa."; next "NXDOMAIN" "SERVFAIL"
-            }
-            forward "192.0.2.2""#,
-        );
-        let Some(Stage::Source(SourceConfig::Forward(forward))) = zone.stages.into_iter().next() else {
-            panic!("no source")
-        };
-        assert_eq!(
-            (forward.protocol, forward.policy),
-            (Protocol::Tcp, Policy::RoundRobin)
-        );
-        assert_eq!(
-            (forward.timeout, forward.deadline, forward.probe, forward.idle),
-            (s(1), s(3), s(1), s(30))
-        );
-        assert_eq!((forward.attempts, forward.max_fails), (1, 0));
-        assert_eq!(forward.max_age, Some(s(300)));
-        assert_eq!(
-            (forward.concurrent, forward.jostle, forward.connections),
-            (10, Some(s(1)), 4)
-        );
-        assert!(forward.any && forward.denies_plain_names);
-        assert_eq!(forward.except, ["corp.example.", "10.in-addr.arpa."]);
-        assert_eq!(forward.next, [Next::Nxdomain, Next::Servfail]);
-    }
-
-    #[test]
-    fn a_scheme_and_a_name_surround_an_address() {
-        for (text, address, name) in [
-            ("tls://192.0.2.1", "192.0.2.1:853", None),
-            (
-                "tls://192.0.2.1%Dns.Example",
-                "192.0.2.1:853",
-                Some("dns.example"),
-            ),
-            (
-                "tls://192.0.2.1%dns.example:8853",
-                "192.0.2.1:8853",
-                Some("dns.example"),
-            ),
-            (
-                "tls://[2001:db8::1]%dns.example",
-                "[2001:db8::1]:853",
-                Some("dns.example"),
-            ),
-            (
-                "tls://[fe80::1%7]%dns.example:853",
-                "[fe80::1%7]:853",
-                Some("dns.example"),
-            ),
-            (
-                "tls://2001:db8::1%dns.example",
-                "[2001:db8::1]:853",
-                Some("dns.example"),
-            ),
-        ] {
-            let forward = forward(&format!("forward \"{text}\""));
-            let name = name.map(str::to_owned);
-            let address = address.parse().unwrap();
-            let path = None;
-            assert_eq!(forward.upstreams, [Upstream { address, name, path }], "{text}");
-            assert_eq!(forward.protocol, Protocol::Encrypted(Encryption::Tls));
-        }
-    }
-
-    #[test]
-    fn an_upstream_may_have_a_name_alone() {
-        let text = r#"forward "https://Dns.example./q" "https://192.0.2.1%dns.example" "https://b.example:8443" {
-            bootstrap "192.0.2.53" "[2001:db8::53]:5353"
-        }"#;
-        let forward = forward(text);
-        let named = |host: &str, port, path: &str| NamedUpstream {
-            host: host.to_owned(),
-            port,
-            path: Some(path.to_owned()),
-        };
-        assert_eq!(
-            forward.named,
-            [
-                named("dns.example", 443, "/q"),
-                named("b.example", 8443, "/dns-query")
-            ]
-        );
-        assert_eq!(forward.upstreams.len(), 1);
-        let servers: Vec<String> = forward.bootstrap.iter().map(ToString::to_string).collect();
-        assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
-        for (forward, problem) in [
-            (
-                "\"tls://dns.example\"",
-                "no server is named that knows the addresses of dns.example",
-            ),
-            (
-                "\"tls://192.0.2.1\" { bootstrap \"192.0.2.1\"; }",
-                "`bootstrap` is for upstreams that are written by name, and there is none",
-            ),
-            (
-                "\"tls://a.b\" \"tls://A.b.:853\" { bootstrap \"192.0.2.1\"; }",
-                "upstream a.b is written twice",
-            ),
-            (
-                "\"tls://a.b\" { bootstrap \"127.0.0.1\"; }",
-                "forwarding to 127.0.0.1:53 is a loop: the proxy itself listens there",
-            ),
-            (
-                "\"tls://a.b:0\" { bootstrap \"192.0.2.1\"; }",
-                "`forward`: \"tls://a.b:0\" is not an IP address",
-            ),
-            (
-                "\"tls://localhost\" { bootstrap \"192.0.2.1\"; }",
-                "`forward`: \"tls://localhost\" is not an IP address",
-            ),
-        ] {
-            let text = format!("listen \"127.0.0.1\"\nzone \".\" {{ forward {forward} }}");
-            assert!(
-                problems(&text).iter().any(|found| found == problem),
-                "{forward}: {:?}",
-                problems(&text)
-            );
-        }
-    }
-
-    #[test]
-    fn over_https_a_path_follows() {
-        for (text, path) in [
-            ("https://192.0.2.1%dns.example", "/dns-query"),
-            ("https://192.0.2.1%dns.example:443/", "/"),
-            ("https://192.0.2.1%dns.example/a/b~c", "/a/b~c"),
-            ("https://192.0.2.1%dns.example/dns-query{?dns}", "/dns-query"),
-        ] {
-            let forward = forward(&format!("forward \"{text}\" {{ https-method \"GET\" }}"));
-            assert_eq!(forward.upstreams[0].path.as_deref(), Some(path), "{text}");
-            assert_eq!(forward.upstreams[0].address, "192.0.2.1:443".parse().unwrap());
-            assert!(forward.get);
-        }
     }
 
     #[test]
@@ -659,35 +474,6 @@ mod tests {
             let report = parse(text).unwrap_err().to_string();
             assert!(report.contains(expected), "{text}\n{report}");
         }
-    }
-
-    #[test]
-    fn a_wildcard_listener_is_reached_through_loopback() {
-        let found = |listen: &str, forward: &str| {
-            problems(&format!(
-                "listen \"{listen}\"\nzone \".\" {{ forward \"{forward}\" }}"
-            ))
-            .len()
-        };
-        assert_eq!(found("0.0.0.0", "127.0.0.1"), 1);
-        assert_eq!(found("::", "::1"), 1);
-        assert_eq!(found("0.0.0.0", "127.0.0.1:5353"), 0);
-        assert_eq!(found("0.0.0.0", "::1"), 0);
-        assert_eq!(found("0.0.0.0", "192.0.2.1"), 0);
-    }
-
-    #[test]
-    fn with_fall_through_the_clusters_dns_is_asked_at_the_address_listened_on() {
-        let found = |node: &str| {
-            problems(&format!(
-                "listen \"10.96.0.10\"\nzone \".\" {{ forward \"10.96.0.10\" }}\nnode {{ {node} }}"
-            ))
-            .len()
-        };
-        assert_eq!(found("iptables; cluster-dns \"10.96.0.10\""), 0);
-        assert_eq!(found("iptables"), 1);
-        assert_eq!(found("iptables; mode \"bypass\"; cluster-dns \"10.96.0.10\""), 1);
-        assert_eq!(found("interface \"dns\"; cluster-dns \"10.96.0.10\""), 1);
     }
 
     #[test]

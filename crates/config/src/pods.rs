@@ -41,37 +41,3 @@ fn node_name(value: &KdlValue) -> Result<String, Wrong> {
     let help = "a name has lower-case letters, digits, hyphens and dots, 253 at most: `kubectl get nodes` lists them";
     fitting(value, fits, "is not the name of a node", help)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::config;
-    use super::*;
-
-    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
-
-    #[test]
-    fn nobody_is_followed_unless_written() {
-        assert_eq!(config(REST).pods, None);
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let read = |block: &str| config(&format!("{REST}pods {{ {block} }}")).pods;
-        let expected = NodePods {
-            node: "worker-1.example".into(),
-            kubeconfig: None,
-            wait: s(10),
-            memory: 16 << 20,
-        };
-        assert_eq!(read("node \"worker-1.example\""), Some(expected.clone()));
-        let other = NodePods {
-            wait: s(0),
-            memory: 1 << 20,
-            ..expected
-        };
-        assert_eq!(
-            read("node \"worker-1.example\"; wait \"0s\"; memory \"1MiB\""),
-            Some(other)
-        );
-    }
-}

@@ -70,30 +70,3 @@ fn proxy(value: &KdlValue) -> Result<String, Wrong> {
     let help = "write its address: \"http://proxy.example:3128\"";
     fitting(value, fits, "is not an HTTP proxy", help)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::config;
-    use super::*;
-
-    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
-
-    fn with(words: &str) -> String {
-        format!("{REST}filter \"f\" {{ module \"oci://r.example/f:1\" }}\n{words}")
-    }
-
-    #[test]
-    fn words_are_read() {
-        assert_eq!(config(&with("")).registries, Registries::default());
-        let all = "registries { credentials \"c.json\"; ca \"/ca.pem\"; proxy \"http://p.example:3128\"\n\
-            mirror \"r.example\" \"m.example:5000\" \"n.example\"; mirror \"s.example\" \"m.example\"\n\
-            plain-http \"10.0.0.5:5000\"; interval \"10s\"; time \"5s\"; keep \"1GiB\" }";
-        let read = config(&with(all)).registries;
-        assert_eq!(read.credentials, Some("/nonexistent/c.json".into()));
-        assert_eq!(read.ca, Some("/ca.pem".into()));
-        assert_eq!(read.mirrors.len(), 2);
-        assert_eq!(read.mirrors[0].1, ["m.example:5000", "n.example"]);
-        assert_eq!(read.plain_http, ["10.0.0.5:5000"]);
-        assert_eq!((read.interval, read.time, read.keep), (s(10), s(5), 1 << 30));
-    }
-}

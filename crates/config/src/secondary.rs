@@ -52,34 +52,3 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     secondary.transfer = transfer::decode(decoder, place.keys, nodes);
     secondary
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::zone;
-    use super::super::{SourceConfig, Stage};
-    use super::*;
-
-    #[test]
-    fn every_word_is_read() {
-        let zone = zone(
-            r#"secondary "192.0.2.1" "192.0.2.2:5353" {
-                fallthrough; memory "1MiB"; time "1m"; wait "2s"; transfer { to "192.0.2.7" }
-            }
-            forward "192.0.2.3""#,
-        );
-        let Stage::Source(SourceConfig::Secondary(secondary)) = &zone.stages[0] else {
-            panic!("{zone:?}");
-        };
-        let primaries: Vec<String> = secondary.primaries.iter().map(ToString::to_string).collect();
-        assert_eq!(primaries, ["192.0.2.1:53", "192.0.2.2:5353"]);
-        assert_eq!(
-            (secondary.memory, secondary.time, secondary.wait),
-            (1 << 20, s(60), s(2))
-        );
-        assert!(secondary.key.is_none() && secondary.transfer.is_some());
-        assert_eq!(
-            (&*secondary.origins, &*secondary.fallthrough),
-            (&[".".to_owned()][..], &[".".to_owned()][..])
-        );
-    }
-}

@@ -1,5 +1,6 @@
 //! Tests on whole files: rendered mistakes, the documentation, and arbitrary text.
 
+use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,11 +33,6 @@ pub(super) fn problems(text: &str) -> Vec<String> {
 /// A file with one zone that has these `stages`.
 pub(super) fn in_zone(stages: &str) -> String {
     format!("listen \"127.0.0.1\"\nzone \".\" {{\n{stages}\n}}\n")
-}
-
-/// The zone with these valid `stages`.
-pub(super) fn zone(stages: &str) -> Zone {
-    config(&in_zone(stages)).zones.remove(0)
 }
 
 #[test]
@@ -150,12 +146,13 @@ fn mistakes_are_rendered_as_expected() {
     }
 }
 
-/// Every text in `testdata/mistakes` produces the mistakes and help below it. A file starts with the common
-/// context, with `…` in place of the texts.
-#[test]
-fn mistakes_are_found() {
+/// Compares the lines below each text in the files of a folder of `testdata` with those that `found` returns
+/// for the name of the file and the text. A file starts with what is around its texts, with `…` in place of
+/// them. Returns the number of texts.
+fn compare_texts(folder: &str, mut found: impl FnMut(&str, &str) -> Vec<String>) -> usize {
     let mut count = 0;
-    for path in testdata("mistakes", "txt") {
+    for path in testdata(folder, "txt") {
+        let section = path.file_stem().unwrap().to_str().unwrap();
         let file = fs::read_to_string(&path).unwrap();
         let mut paragraphs = file.trim_end().split("\n\n");
         let around = paragraphs.next().unwrap();
@@ -164,16 +161,80 @@ fn mistakes_are_found() {
             let lines = paragraph.lines().map_while(|line| line.strip_prefix("    "));
             let text = lines.collect::<Vec<_>>().join("\n");
             expected += &format!("\n\n    {}", text.replace('\n', "\n    "));
-            let whole = around.replace('…', &text);
-            let report = parse_in(Path::new("/nonexistent"), &whole).expect_err(&whole);
-            for found in report.diagnostics() {
-                expected += &format!("\n{} | {}", found.message, found.help);
+            for line in found(section, &around.replace('…', &text)) {
+                expected += &format!("\n{line}");
             }
             count += 1;
         }
         compare(&path, &(expected + "\n"));
     }
+    count
+}
+
+/// Every text in `testdata/mistakes` produces the mistakes and help below it.
+#[test]
+fn mistakes_are_found() {
+    let count = compare_texts("mistakes", |_, text| {
+        let report = parse_in(Path::new("/nonexistent"), text).expect_err(text);
+        let found = report.diagnostics().iter();
+        found
+            .map(|found| format!("{} | {}", found.message, found.help))
+            .collect()
+    });
     assert!(count > 200, "only {count}");
+}
+
+/// Every text in `testdata/read` is valid, and read as the lines below it say: below the first text of a file
+/// all of them, below the others those that differ.
+#[test]
+fn words_are_read() {
+    let mut first = (String::new(), Vec::new());
+    let count = compare_texts("read", |section, text| {
+        let mut fields = fields(&part(&config(text), section));
+        if first.0 == section {
+            fields.retain(|field| !first.1.contains(field));
+        } else {
+            first = (section.to_owned(), fields.clone());
+        }
+        fields
+    });
+    assert!(count > 70, "only {count}");
+}
+
+/// The part of a configuration that the file `section` of `testdata/read` is about.
+fn part(config: &Config, section: &str) -> String {
+    let part: &dyn fmt::Debug = match section {
+        "admin" => &config.admin,
+        "clients" => &config.clients,
+        "clients-of-a-listener" => &config.listen.clients,
+        "filter" => &config.filters[0],
+        "listen" => &config.listen,
+        "node" => &config.node,
+        "pods" => &config.pods,
+        "registries" => &config.registries,
+        "zone" => &config.zones,
+        _ => &config.zones[0].stages[0],
+    };
+    format!("{part:#?}")
+}
+
+/// The fields in an output of `{:#?}`, without spans: one per line, behind the names of those around it.
+fn fields(output: &str) -> Vec<String> {
+    let (mut around, mut fields) = (Vec::new(), Vec::new());
+    for line in output.lines().map(|line| line.trim().trim_end_matches(',')) {
+        if let Some(opened) = line.strip_suffix(['{', '[', '(']) {
+            around.push(opened.trim_end());
+        } else if matches!(line, "}" | "]" | ")") {
+            around.pop();
+        } else {
+            // What is outside of the first named field is the whole.
+            let names = around.iter().skip_while(|name| !name.contains(':'));
+            let names = names.filter(|name| !name.is_empty()).chain([&line]);
+            fields.push(names.copied().collect::<Vec<_>>().join(" "));
+        }
+    }
+    fields.retain(|field| !field.contains("span"));
+    fields
 }
 
 /// Files that examples in the reference name.

@@ -59,31 +59,3 @@ pub(super) fn key(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> Opt
     }
     known.cloned()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::config;
-    use super::super::{SourceConfig, Stage};
-
-    const KEY: &str = "tsig \"k.example\" { secret \"MDEyMzQ1Njc4OWFiY2RlZg==\" }\n";
-
-    fn text(transfer: &str) -> String {
-        format!("listen \"127.0.0.1\"\n{KEY}zone \"cluster.local\" {{ kubernetes {{ {transfer} }} }}")
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let config = config(&text(
-            r#"transfer { to "192.0.2.0/24" "2001:db8::7"; key "K.example"; notify "192.0.2.7" "192.0.2.8:5353" }"#,
-        ));
-        let Stage::Source(SourceConfig::Kubernetes(kubernetes)) = &config.zones[0].stages[0] else {
-            panic!("{:?}", config.zones);
-        };
-        let transfer = kubernetes.transfer.as_ref().unwrap();
-        let to: Vec<String> = transfer.to.iter().map(ToString::to_string).collect();
-        assert_eq!(to, ["192.0.2.0/24", "2001:db8::7/128"]);
-        assert_eq!(transfer.key.as_ref().unwrap().name().to_string(), "k.example.");
-        let notify: Vec<String> = transfer.notify.iter().map(ToString::to_string).collect();
-        assert_eq!(notify, ["192.0.2.7:53", "192.0.2.8:5353"]);
-    }
-}
