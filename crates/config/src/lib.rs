@@ -7,13 +7,14 @@
 //! Each section of the language is decoded by its own file and described in `docs/configuration.md`. A test
 //! here parses the examples in that document.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod admin;
 mod cache;
 mod changing_upstreams;
 mod clients;
 pub mod config_block;
-mod data;
 pub mod decode;
 mod dnstap;
 mod encrypted;
@@ -24,7 +25,6 @@ mod filter;
 mod filters;
 mod forward;
 mod glossary;
-pub mod hex;
 mod include;
 mod kubernetes;
 mod listen;
@@ -61,7 +61,7 @@ mod zone_file;
 #[cfg(test)]
 mod tests;
 
-use dnsweir_os::plain_text;
+use dnsweir_os::{data, plain_text};
 use dnsweir_wire::{dns, zonefile};
 // Each chooses the version that another crate uses, as Cargo.toml says.
 use idna_adapter as _;
@@ -72,8 +72,9 @@ pub use admin::Admin;
 pub use cache::{Cache, Keeping, Prefetch, ServeStale};
 pub use clients::{CLIENT_BITS, Clients, Rate};
 pub use config_block::{ConfigNode, ConfigValue, Place};
-pub use data::{Data, DataWriter};
 pub use dnstap::{Dnstap, TapReader};
+pub use dnsweir_os::data::{Data, DataWriter};
+pub use dnsweir_wire::hex;
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::{Delivered, Filter, Limits, OnError, Signer, TestCasesFile, test_cases_beside};

@@ -3,12 +3,13 @@
 //! [`datagrams`] sends and receives in batches, [`receiving`] waits for sockets, [`background`] runs blocking
 //! work on threads, [`confine`] restricts processes, a [`private_folder`] holds files that other users must
 //! not change, and [`netstat`] says which process has a port. [`output`] writes without waiting for a reader,
-//! [`log`] writes to it, [`clock`] reads the clocks, [`watch`] reports changed files, and
-//! [`plain_text`] escapes untrusted text.
+//! [`log`] writes to it, [`clock`] reads the clocks, [`watch`] reports changed files, [`data`] is memory that
+//! cannot change, and [`plain_text`] escapes untrusted text.
 
 pub mod background;
 pub mod clock;
 pub mod confine;
+pub mod data;
 pub mod datagrams;
 pub mod log;
 pub mod netstat;

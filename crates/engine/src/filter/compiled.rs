@@ -17,6 +17,7 @@ use wasmtime::component::Component as Compiled;
 
 use super::compile;
 use super::plain;
+use crate::config::hex;
 use crate::private_folder::PrivateFolder;
 
 /// Bytes of the HMAC at the start of a file.
@@ -117,8 +118,7 @@ fn name(engine: &wasmtime::Engine, module: &[u8]) -> String {
 
 /// The file name for code with this digest.
 pub(super) fn file_of(digest: &[u8]) -> String {
-    let digits: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
-    format!("{digits}.cwasm")
+    format!("{}.cwasm", hex::digits(digest))
 }
 
 /// A `Hasher` that feeds a collision-resistant digest.

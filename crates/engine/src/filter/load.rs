@@ -33,7 +33,7 @@ use super::text::{self, in_words};
 use super::time_limit::thread_clock;
 use super::wasi::{self, HasWasi};
 use crate::background;
-use crate::config::{self, ConfigNode};
+use crate::config::{self, ConfigNode, hex};
 use crate::confine::Confinement;
 
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
@@ -121,10 +121,7 @@ impl Filter {
             spares: Spares::of(sandbox),
             notes: notes(&component, &manifest, &config.wasi),
             code_octets: image.end.addr() - image.start.addr(),
-            digest: Sha256::digest(bytes)
-                .iter()
-                .map(|octet| format!("{octet:02x}"))
-                .collect(),
+            digest: hex::digits(&Sha256::digest(bytes)),
         }))
     }
 

@@ -2,6 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::hex;
+
 /// Location on Earth (RFC 1876).
 pub(super) const LOC: u16 = 29;
 /// Address ranges (RFC 3123).
@@ -64,16 +66,7 @@ pub(super) fn parse(rtype: u16, text: &str, others: &Others<'_>) -> Result<Vec<u
 fn groups(text: &str, separator: char, count: usize, digits: usize) -> Option<Vec<u8>> {
     let groups: Vec<&str> = text.split(separator).collect();
     let whole = groups.len() == count && groups.iter().all(|group| group.len() == digits);
-    hexadecimal(&groups.concat()).filter(|_| whole)
-}
-
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
-        .collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    hex::octets(&groups.concat()).filter(|_| whole)
 }
 
 /// A preference, and the value that it is for.
@@ -113,7 +106,7 @@ fn identity(words: &[&str], others: &Others<'_>) -> Result<Vec<u8>, String> {
     let algorithm: u8 = algorithm
         .parse()
         .map_err(|_| "has an algorithm that is no number")?;
-    let tag = hexadecimal(tag).ok_or("has a tag that is not in hexadecimal")?;
+    let tag = hex::octets(tag).ok_or("has a tag that is not in hexadecimal")?;
     let key = (others.base64)(key)?;
     let tag_length = u8::try_from(tag.len()).map_err(|_| "has a tag that is too long")?;
     let key_length = u16::try_from(key.len()).map_err(|_| "has a key that is too long")?;

@@ -1,4 +1,4 @@
-//! Files that filters search: one immutable copy of each per process.
+//! Contents of files in memory that cannot change: one copy of each per process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +9,11 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, LazyLock, Weak};
 
+use dnsweir_wire::hex;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use sha2::{Digest as _, Sha256};
-
-use super::hex;
 
 /// Bytes per read.
 const CHUNK: usize = 256 << 10;
