@@ -1,7 +1,7 @@
 //! Parses addresses: `"10.96.0.10"`, `"10.96.0.10:8053"`, `"::1"`, `"[::1]:8053"`.
 
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use kdl::KdlValue;
 
@@ -72,33 +72,13 @@ pub(super) fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
 
 /// Parses an address; the scope of an IPv6 address may be an interface's name or index.
 pub(super) fn parse(text: &str, port: u16) -> Option<SocketAddr> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some(address);
-    }
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Some(SocketAddr::new(ip, port));
-    }
-    if let Some(ip) = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']')?.parse::<Ipv6Addr>().ok())
-    {
-        return Some(SocketAddr::new(ip.into(), port));
-    }
-    let (address, scope) = text.split_once('%')?;
-    let (address, scope, port) = match address.strip_prefix('[') {
-        Some(address) => {
-            let (scope, rest) = scope.split_once(']')?;
-            let port = if rest.is_empty() {
-                port
-            } else {
-                rest.strip_prefix(':')?.parse().ok()?
-            };
-            (address, scope, port)
-        }
-        None => (address, scope, port),
+    // The standard library reads only an index.
+    let text = match scope(text) {
+        Some(scope) => text.replacen(&format!("%{scope}"), &format!("%{}", interface_index(scope)?), 1),
+        None => text.to_owned(),
     };
-    let address: Ipv6Addr = address.parse().ok()?;
-    Some(SocketAddrV6::new(address, port, 0, interface_index(scope)?).into())
+    let with_port = [format!("{text}:{port}"), format!("[{text}]:{port}"), text];
+    with_port.iter().find_map(|text| text.parse().ok())
 }
 
 /// The interface in the scope of an IPv6 address: a name or an index.

@@ -9,10 +9,11 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use rustls::pki_types::ServerName;
 
 use super::address::{DNS_PORT, address, check, parse};
-use super::decode::{Decoder, Wrong, arguments, block, child, parsed, property, text};
+use super::decode::{Decoder, Wrong, arguments, block, child, parsed, property, text, value_span};
+use super::error::Span;
 use super::files::unreadable_help;
 use super::upstream::{Encryption, NamedUpstream, Upstream};
-use super::words::{Table, words};
+use super::words::words;
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
 /// The protocols that have a scheme.
@@ -22,24 +23,19 @@ const ENCRYPTIONS: [Encryption; 3] = [Encryption::Tls, Encryption::Https, Encryp
 const LARGEST: u64 = 1 << 20;
 
 words! {
-    () in TLS(0..=0): r#"tls { ca "/etc/dnsweir/ca.pem" }"#;
+    /// A `tls` as written.
+    pub(super) struct Written in TLS(0..=0): r#"tls { ca "/etc/dnsweir/ca.pem" }"#;
+
+    /// A file with the authorities that must have signed the certificates.
+    one "ca" ca: Option<String> = ("the system's authorities": "/etc/dnsweir/ca.pem") in text, "a file in PEM";
+    /// The server must have one of these public keys, written as `"sha256/…"` (RFC 7858 section 4.2). Without `ca`,
+    /// only the key is checked.
+    list "pin"(1..=8) pins: Vec<Pin> = ("none": "sha256/9SjxtnXx8sIcJRzFT2tBuKGnQWGIP6tqYBhZ9AbLT8g=") in pin, "keys";
     by hand {
-        /// A file with the authorities that must have signed the certificates.
-        hand "ca" = ("the system's authorities") in CA, "a file in PEM";
-        /// The server must have one of these public keys, written as `"sha256/…"` (RFC 7858 section 4.2). Without `ca`,
-        /// only the key is checked.
-        hand "pin" = none in PIN, "keys";
         /// The client certificate for servers that ask for one.
         hand "certificate" = none in CERTIFICATE, "a file in PEM";
     }
 }
-
-const CA: Table<()> = Table::plain(1..=1, r#"ca "/etc/dnsweir/ca.pem""#);
-
-pub(super) const PIN: Table<()> = Table::plain(
-    1..=8,
-    r#"pin "sha256/9SjxtnXx8sIcJRzFT2tBuKGnQWGIP6tqYBhZ9AbLT8g=""#,
-);
 
 words! {
     /// `certificate "FILE" key="FILE"`, before the files are read.
@@ -185,28 +181,21 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
 
 /// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.
 pub(super) fn trust(decoder: &mut Decoder, node: &KdlNode) -> Trust {
-    TLS.read(decoder, node);
+    let written = TLS.read(decoder, node);
     let nodes = block(node);
-    let mut trust = Trust {
-        authorities: decoder
-            .scalar(nodes, CA.shape.example, text)
-            .and_then(|_| authorities(decoder, arguments(child(nodes, "ca")?).next()?)),
+    let ca = written.ca.zip(child(nodes, "ca"));
+    Trust {
+        authorities: ca.and_then(|(written, ca)| authorities(decoder, ca, &written)),
+        pins: written.pins,
+        identity: child(nodes, "certificate").and_then(|node| identity(decoder, node)),
         ..Trust::default()
-    };
-    if let Some(node) = child(nodes, "pin") {
-        decoder.check(node, &PIN.shape);
-        let pins = decoder.values(node, pin).into_iter();
-        trust.pins = pins.map(|(pin, _)| pin).collect();
     }
-    trust.identity = child(nodes, "certificate").and_then(|node| identity(decoder, node));
-    trust
 }
 
-fn authorities(decoder: &mut Decoder, entry: &KdlEntry) -> Option<Authorities> {
-    let written = text(entry.value()).ok()?;
-    let read = read(decoder, &written).and_then(|pem| Authorities::from_pem(&pem));
+fn authorities(decoder: &mut Decoder, node: &KdlNode, written: &str) -> Option<Authorities> {
+    let read = read(decoder, written).and_then(|pem| Authorities::from_pem(&pem));
     let usual = "name a file with the certificates of authorities, in PEM";
-    read.map_err(|problem| refuse(decoder, entry, &written, &problem, usual))
+    read.map_err(|problem| refuse(decoder, value_span(node), written, &problem, usual))
         .ok()
 }
 
@@ -223,7 +212,7 @@ pub(super) fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<Identity
     let mut pem_of = |written: &str, entry: &KdlEntry| {
         let usual = "name a file in PEM that dnsweir can read";
         read(decoder, written)
-            .map_err(|problem| refuse(decoder, entry, written, &problem, usual))
+            .map_err(|problem| refuse(decoder, entry.into(), written, &problem, usual))
             .ok()
     };
     let (pem, key_pem) = (pem_of(&certificate, entry), pem_of(&key, key_entry));
@@ -231,8 +220,8 @@ pub(super) fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<Identity
     let usual = "name a certificate, with those between it and its authority, and its key, both in PEM";
     identity
         .map_err(|(of_key, problem)| match of_key {
-            true => refuse(decoder, key_entry, &key, &problem, usual),
-            false => refuse(decoder, entry, &certificate, &problem, usual),
+            true => refuse(decoder, key_entry.into(), &key, &problem, usual),
+            false => refuse(decoder, entry.into(), &certificate, &problem, usual),
         })
         .ok()
 }
@@ -244,9 +233,9 @@ fn read(decoder: &mut Decoder, written: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Reports what is wrong with a file; `usual` is the help for anything but a URL or a folder.
-fn refuse(decoder: &mut Decoder, entry: &KdlEntry, written: &str, problem: &str, usual: &str) {
+fn refuse(decoder: &mut Decoder, place: Span, written: &str, problem: &str, usual: &str) {
     let help = unreadable_help(&decoder.files.at(written), usual);
-    decoder.report(entry, format!("{written:?} {problem}"), help);
+    decoder.report(place, format!("{written:?} {problem}"), help);
 }
 
 /// Reads `sha256/` and the base64 digest of a public key, as in RFC 7858 section 4.2 and curl.

@@ -32,13 +32,13 @@ words! {
     /// scheme](#encrypted-upstreams), also names.
     values "ADDRESS" upstreams: Vec<Upstream> = ("required"), "addresses and paths";
     /// How upstreams without a scheme are asked; with `"udp"`, truncated answers are retried over TCP.
-    one "protocol" protocol: Protocol = "udp" in word(&PROTOCOLS);
+    one "protocol" protocol: Protocol = "udp" in word(&[("udp", Protocol::Udp), ("tcp", Protocol::Tcp)]);
     /// How upstreams with a scheme are authenticated.
     hand "tls" trust: Trust = none in encrypted::TLS, "a block, [below](#encrypted-upstreams)";
     /// Servers that resolve the names of upstreams without an address, over UDP and TCP.
     list "bootstrap"(1..=4) bootstrap: Vec<SocketAddr> = ("none": "192.0.2.1") in address(DNS_PORT), "addresses";
     /// How queries over HTTPS are sent.
-    one "https-method" get: bool = "POST" in word(&METHODS);
+    one "https-method" get: bool = "POST" in word(&[("POST", false), ("GET", true)]);
     /// Which upstream is asked first.
     one "policy" policy: Policy = "random" in word(&POLICIES);
     /// How long one attempt may take; not above `deadline`.
@@ -65,7 +65,7 @@ words! {
     /// Forward ANY queries instead of answering them with one HINFO record (RFC 8482).
     switch "any" any: bool = off;
     /// With `"nxdomain"`, address queries for names of one label, such as `printer`, get NXDOMAIN.
-    one "plain-names" denies_plain_names: bool = "forward" in word(&PLAIN_NAMES);
+    one "plain-names" denies_plain_names: bool = "forward" in word(&[("forward", false), ("nxdomain", true)]);
     /// Names that are left to the next stage, with everything below them.
     list "except"(1..=256) except: Vec<String> = ("none": "corp.example") in zone_name, "names";
     /// Outcomes after which the next stage is asked; `"SERVFAIL"` includes upstreams that do not answer.
@@ -132,17 +132,11 @@ impl Forward {
 /// Words with which some queries are passed to the stages below.
 pub(super) const PASSES_ON: [&str; 2] = ["except", "next"];
 
-const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
-
-const METHODS: [(&str, bool); 2] = [("POST", false), ("GET", true)];
-
 const POLICIES: [(&str, Policy); 3] = [
     ("random", Policy::Random),
     ("round-robin", Policy::RoundRobin),
     ("sequential", Policy::Sequential),
 ];
-
-const PLAIN_NAMES: [(&str, bool); 2] = [("forward", false), ("nxdomain", true)];
 
 const OUTCOMES: [(&str, Next); 4] = [
     ("NXDOMAIN", Next::Nxdomain),

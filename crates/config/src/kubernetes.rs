@@ -20,8 +20,8 @@ words! {
     pub struct Kubernetes in KUBERNETES(0..=0): r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#;
 
     /// The domain in which services' names end.
-    hand "domain" domain: String = ("the zone's first name that is not a reverse name, or `\"cluster.local\"`")
-        in DOMAIN_WORD, "a name";
+    one "domain" domain: String = ("the zone's first name that is not a reverse name, or `\"cluster.local\"`":
+        "cluster.local", else String::new()) in zone_name, "a name";
     /// Names such as `10-1-2-3.default.pod`: none, one for every address, or those of existing pods. `"verified"` watches
     /// every pod of the cluster.
     one "pods" pods: Pods = "disabled" in word(&PODS);
@@ -91,7 +91,6 @@ words! {
     property "context" context: Option<String> = ("the current one") in text, "a name";
 }
 
-const DOMAIN_WORD: Table<()> = Table::plain(1..=1, r#"domain "cluster.local""#);
 pub(super) const FALLTHROUGH: Table<()> = Table::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
 const MULTICLUSTER: Table<()> = Table::plain(1..=16, r#"multicluster "clusterset.local""#);
 const AUTOPATH: Table<()> = Table::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
@@ -119,7 +118,6 @@ const LONGEST_KUBECONFIG: u64 = 1 << 20;
 pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Kubernetes {
     let mut kubernetes = KUBERNETES.read(decoder, node);
     let (zones, nodes) = (place.zones, block(node));
-    let domain = decoder.scalar(nodes, DOMAIN_WORD.shape.example, zone_name);
     let external = external(decoder, zones, nodes);
     let multicluster = match child(nodes, "multicluster") {
         Some(node) => {
@@ -132,13 +130,11 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
         let others = external.iter().flat_map(|external| &external.zones);
         others.chain(&multicluster).any(|other| other == zone)
     };
-    let own = || {
-        zones
-            .iter()
-            .find(|zone| *zone != "." && !is_reverse(zone) && !is_other(zone))
-            .cloned()
-    };
-    kubernetes.domain = domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned());
+    if kubernetes.domain.is_empty() {
+        let is_own = |zone: &&String| *zone != "." && !is_reverse(zone) && !is_other(zone);
+        let own = zones.iter().find(is_own);
+        kubernetes.domain = own.map_or(DOMAIN, String::as_str).to_owned();
+    }
     kubernetes.multicluster = multicluster;
     kubernetes.external = external;
     kubernetes.autopath = autopath(decoder, nodes, kubernetes.pods);

@@ -43,7 +43,7 @@ words! {
     hand "source" origin: RefreshOrigin = ("required") in LOCATION, "a file or a URL";
     /// `"lines"`: each line is a name, a line of a hosts file, or a rule of an ad blocker; `"rpz"`: a zone
     /// file with response policies.
-    one "format" format: ListFormat = "lines" in word(&FORMATS);
+    one "format" format: ListFormat = "lines" in word(&[("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)]);
     /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
     hand "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
     /// Whom it is for.
@@ -69,8 +69,6 @@ const LOCATION: Table<Properties> = Table {
 };
 
 const ANSWER: Table<()> = Table::plain(1..=16, r#"answer "nxdomain""#);
-
-const FORMATS: [(&str, ListFormat); 2] = [("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)];
 
 /// The format of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
