@@ -250,15 +250,6 @@ const NAMED: [&str; 9] = [
     "big-block-list.txt",
 ];
 
-/// A `forward` with this in its block, followed by another if it leaves queries to the next.
-fn forward_with(inside: &str) -> String {
-    let below = match inside.contains("next ") {
-        true => "forward \"192.0.2.2\"",
-        false => "",
-    };
-    format!("forward \"192.0.2.1\" {{\n{inside}\n}}\n{below}")
-}
-
 /// Every example in the reference is a complete configuration, unless its fence says that it is a `fragment`
 /// of a file or zone, or that it `fails`.
 #[test]
@@ -278,44 +269,8 @@ fn the_documentation_is_right() {
             .replace("/etc/dnsweir/filters/", "./")
             .replace("/etc/dnsweir/", "./")
             .replace("/etc/resolv.conf", "./resolv.conf");
-        let whole = match kind {
-            "kdl" | "kdl fails" => example,
-            "kdl fragment=file" => format!("{example}\n{}", in_zone("forward \"192.0.2.1\"")),
-            "kdl fragment=listen" => format!("{example}\nzone \".\" {{ forward \"192.0.2.1\" }}"),
-            "kdl fragment=zone" => in_zone(&example),
-            "kdl fragment=cache" => in_zone(&format!("cache {{\n{example}\n}}\nforward \"192.0.2.1\"")),
-            "kdl fragment=kubernetes" => {
-                in_zone(&format!("kubernetes {{\n{example}\n}}\nforward \"192.0.2.1\""))
-            }
-            "kdl fragment=service-entries" => in_zone(&format!(
-                "service-entries {{\n{example}\n}}\nforward \"192.0.2.1\""
-            )),
-            "kdl fragment=lists" => in_zone(&format!("lists {{\n{example}\n}}\nforward \"192.0.2.1\"")),
-            "kdl fragment=file-stage" => {
-                in_zone(&format!("file \"zone\" {{\n{example}\n}}\nforward \"192.0.2.1\""))
-            }
-            "kdl fragment=forward" => in_zone(&forward_with(&example)),
-            "kdl fragment=filter" => format!(
-                "filter \"f\" {{\n{}{example}\n}}\n{}",
-                if example.contains("module ") {
-                    ""
-                } else {
-                    "module \"builtin:log\"\n"
-                },
-                in_zone("use \"f\"; forward \"192.0.2.1\"")
-            ),
-            "kdl fragment=node" => {
-                let rest = if example.contains("iptables") {
-                    ""
-                } else {
-                    "iptables"
-                };
-                format!(
-                    "node {{\n{example}\n{rest}\n}}\n{}",
-                    in_zone("forward \"192.0.2.1\"")
-                )
-            }
-            other => panic!("line {line}: what is ```{other}?"),
+        let Some(whole) = with_what_is_around(kind, &example) else {
+            panic!("line {line}: what is ```{kind}?")
         };
         match (kind, parse_in(folder.path(), &whole)) {
             ("kdl fails", Ok(_)) => panic!("line {line}: this example does not fail"),
@@ -323,6 +278,32 @@ fn the_documentation_is_right() {
             (_, Err(report)) => panic!("line {line}: {report}"),
         }
     }
+}
+
+/// The whole configuration for an example, by the attributes of its fence.
+fn with_what_is_around(kind: &str, example: &str) -> Option<String> {
+    const FORWARD: &str = "forward \"192.0.2.1\"";
+    let unless_written = |word: &str, rest: &'static str| if example.contains(word) { "" } else { rest };
+    let stage = |word: &str, below: &str| in_zone(&format!("{word} {{\n{example}\n}}\n{below}"));
+    Some(match kind {
+        "kdl" | "kdl fails" => example.to_owned(),
+        "kdl fragment=file" => format!("{example}\n{}", in_zone(FORWARD)),
+        "kdl fragment=listen" => format!("{example}\nzone \".\" {{ {FORWARD} }}"),
+        "kdl fragment=zone" => in_zone(example),
+        "kdl fragment=forward" if example.contains("next ") => stage(FORWARD, "forward \"192.0.2.2\""),
+        "kdl fragment=forward" => stage(FORWARD, ""),
+        "kdl fragment=file-stage" => stage("file \"zone\"", FORWARD),
+        "kdl fragment=filter" => {
+            let module = unless_written("module ", "module \"builtin:log\"");
+            let used = in_zone(&format!("use \"f\"; {FORWARD}"));
+            format!("filter \"f\" {{\n{module}\n{example}\n}}\n{used}")
+        }
+        "kdl fragment=node" => {
+            let rules = unless_written("iptables", "iptables");
+            format!("node {{\n{example}\n{rules}\n}}\n{}", in_zone(FORWARD))
+        }
+        _ => stage(kind.strip_prefix("kdl fragment=")?, FORWARD),
+    })
 }
 
 /// Creates the files that the examples name, with suitable contents.
