@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use kdl::KdlValue;
 
-use super::decode::Wrong;
+use super::decode::{Kind, Wrong};
 
 /// The port of DNS (RFC 1035 section 4.2).
 pub(super) const DNS_PORT: u16 = 53;
 
 /// Reads the address of one host, or the wildcard address; `port` is the default.
-pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wrong> {
-    move |value| {
+pub(super) fn address(port: u16) -> impl Kind<SocketAddr> {
+    move |value: &KdlValue| {
         let help = "write an IP address, with a port or without: \"10.96.0.10\", \"10.96.0.10:8053\", \"::1\", \"[::1]:8053\"";
         let Some(text) = value.as_string() else {
             return Err(Wrong::new("is not an address", help));

@@ -2,8 +2,7 @@
 //!
 //! A [`Shape`] next to the code that decodes a node lists what the node may hold. [`Decoder::check`] reports
 //! everything that the shape does not list, so that nothing written is silently ignored; the code then reads
-//! what the shape does list. Values are read by a *kind*: a function from a KDL value to a Rust value, or to
-//! a [`Wrong`] that explains why it does not fit.
+//! what the shape does list. Values are read by a [`Kind`].
 
 use std::collections::HashMap;
 use std::io;
@@ -47,6 +46,11 @@ impl Shape {
         format!("write: {}", self.example)
     }
 }
+
+/// A function from a value to what it means, or to why it is not of the kind.
+pub trait Kind<T>: Fn(&KdlValue) -> Result<T, Wrong> {}
+
+impl<T, F: Fn(&KdlValue) -> Result<T, Wrong>> Kind<T> for F {}
 
 /// Why a value is not of a kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -272,12 +276,7 @@ impl Decoder {
     }
 
     /// Reads the value of `entry`, an argument or property; `name` is shown in the error.
-    pub fn value<T>(
-        &mut self,
-        name: &str,
-        entry: &KdlEntry,
-        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-    ) -> Option<T> {
+    pub fn value<T>(&mut self, name: &str, entry: &KdlEntry, kind: impl Kind<T>) -> Option<T> {
         match kind(entry.value()) {
             Ok(value) => Some(value),
             Err(wrong) => {
@@ -289,40 +288,26 @@ impl Decoder {
     }
 
     /// Reads each argument of `node`. Returns those that are right, with their spans.
-    pub(crate) fn values<T>(
-        &mut self,
-        node: &KdlNode,
-        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-    ) -> Vec<(T, Span)> {
+    pub(crate) fn values<T>(&mut self, node: &KdlNode, kind: impl Kind<T>) -> Vec<(T, Span)> {
         let values = arguments(node)
             .filter_map(|entry| Some((self.value(node.name().value(), entry, &kind)?, Span::from(entry))));
         values.collect()
     }
 
     /// Reads the first argument of `node`, if it has one.
-    pub fn argument<T>(&mut self, node: &KdlNode, kind: impl Fn(&KdlValue) -> Result<T, Wrong>) -> Option<T> {
+    pub fn argument<T>(&mut self, node: &KdlNode, kind: impl Kind<T>) -> Option<T> {
         let entry = arguments(node).next()?;
         self.value(node.name().value(), entry, kind)
     }
 
     /// Reads the property `name` of `node`, if it has one.
-    pub fn property<T>(
-        &mut self,
-        node: &KdlNode,
-        name: &str,
-        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-    ) -> Option<T> {
+    pub fn property<T>(&mut self, node: &KdlNode, name: &str, kind: impl Kind<T>) -> Option<T> {
         let entry = property(node, name)?;
         self.value(name, entry, kind)
     }
 
     /// Reads the value of a node with exactly one value. Its name is the first word of `example`.
-    pub fn scalar<T>(
-        &mut self,
-        nodes: &[KdlNode],
-        example: &'static str,
-        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-    ) -> Option<T> {
+    pub fn scalar<T>(&mut self, nodes: &[KdlNode], example: &'static str, kind: impl Kind<T>) -> Option<T> {
         let name = example.split(' ').next().unwrap_or_default();
         let node = child(nodes, name)?;
         self.check(node, &Shape::plain(1..=1, example));
@@ -335,7 +320,7 @@ impl Decoder {
         nodes: &[KdlNode],
         name: &str,
         shape: &Shape,
-        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+        kind: impl Kind<T>,
     ) -> Option<Vec<T>> {
         let node = child(nodes, name)?;
         self.check(node, shape);
@@ -513,11 +498,11 @@ pub fn boolean(value: &KdlValue) -> Result<bool, Wrong> {
 }
 
 /// Reads a whole number within `bounds`.
-pub fn whole<T>(bounds: RangeInclusive<T>) -> impl Fn(&KdlValue) -> Result<T, Wrong>
+pub fn whole<T>(bounds: RangeInclusive<T>) -> impl Kind<T>
 where
     T: TryFrom<i128> + PartialOrd + std::fmt::Display,
 {
-    move |value| {
+    move |value: &KdlValue| {
         let takes = || Takes::Whole(bounds.start().to_string(), bounds.end().to_string());
         let Some(number) = value.as_integer() else {
             return Err(Wrong::taking("is not a whole number", takes()));
@@ -530,8 +515,8 @@ where
 }
 
 /// Reads one of a few words.
-pub fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Result<T, Wrong> {
-    move |value| {
+pub fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Kind<T> {
+    move |value: &KdlValue| {
         let names: Vec<&'static str> = words.iter().map(|(name, _)| *name).collect();
         let text = value.as_string().unwrap_or_default();
         let found = words.iter().find(|(name, _)| *name == text);

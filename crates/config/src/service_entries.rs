@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kdl::KdlNode;
+use kdl::{KdlNode, KdlValue};
 
 use super::clients::network;
 use super::decode::{Decoder, block, child};
@@ -60,7 +60,7 @@ fn ranges(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     };
     decoder.check(node, &RANGE.shape);
     let mut ranges: Vec<Network> = Vec::new();
-    for (range, span) in decoder.values(node, |value: &_| network(value, HELP)) {
+    for (range, span) in decoder.values(node, |value: &KdlValue| network(value, HELP)) {
         let width = if range.address.is_ipv4() { 32 } else { 128 };
         if range.length > width - FREE {
             decoder.report(span, format!("{range} is too small a range"), HELP);

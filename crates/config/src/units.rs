@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::KdlValue;
 
-use super::decode::{Takes, Wrong};
+use super::decode::{Kind, Takes, Wrong};
 
 /// Milliseconds in each unit of time, the longest first.
 const TIMES: [(&str, u64); 5] = [
@@ -30,8 +30,8 @@ pub const fn s(count: u64) -> Duration {
 }
 
 /// Reads a duration within `bounds`.
-pub fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
-    move |value| {
+pub fn duration(bounds: RangeInclusive<Duration>) -> impl Kind<Duration> {
+    move |value: &KdlValue| {
         let takes = || Takes::Duration(spell_duration(*bounds.start()), spell_duration(*bounds.end()));
         match value.as_string().map(|text| count(text, &TIMES)) {
             Some(Some(milliseconds)) if bounds.contains(&ms(milliseconds)) => Ok(ms(milliseconds)),
@@ -42,9 +42,9 @@ pub fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Resul
 }
 
 /// Reads a duration within `bounds` for use as a TTL, in whole seconds (RFC 1035 section 3.2.1).
-pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
+pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Kind<Duration> {
     let duration = duration(bounds);
-    move |value| match duration(value) {
+    move |value: &KdlValue| match duration(value) {
         Ok(time) if time.subsec_millis() != 0 => Err(Wrong::new(
             "is not a TTL",
             "a TTL counts whole seconds: write \"1s\" or more, or \"0s\"",
@@ -54,8 +54,8 @@ pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Res
 }
 
 /// Reads a number of bytes within `bounds`.
-pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Result<usize, Wrong> {
-    move |value| {
+pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Kind<usize> {
+    move |value: &KdlValue| {
         let takes = || Takes::Size(spell_size(*bounds.start()), spell_size(*bounds.end()));
         match value.as_string().map(|text| count(text, &SIZES)) {
             Some(Some(bytes)) => match usize::try_from(bytes) {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read<T>(kind: impl Fn(&KdlValue) -> Result<T, Wrong>, text: &str) -> Result<T, String> {
+    fn read<T>(kind: impl Kind<T>, text: &str) -> Result<T, String> {
         kind(&KdlValue::String(text.into())).map_err(|wrong| wrong.problem)
     }
 
