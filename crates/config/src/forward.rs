@@ -409,16 +409,6 @@ mod tests {
     use std::fs;
 
     use super::super::tests::{in_zone, parse_in};
-    use super::super::{SourceConfig, Stage};
-    use super::*;
-
-    /// Upstreams with only an address.
-    fn to(addresses: &[&str]) -> Vec<Upstream> {
-        let parsed = addresses
-            .iter()
-            .map(|address| address.parse::<SocketAddr>().unwrap());
-        parsed.map(Upstream::from).collect()
-    }
 
     #[test]
     fn files_of_certificates_are_read_and_watched() {
@@ -467,115 +457,6 @@ mod tests {
         ] {
             let report = parse(text).unwrap_err().to_string();
             assert!(report.contains(expected), "{text}\n{report}");
-        }
-    }
-
-    #[test]
-    fn name_servers_are_read_from_a_resolv_conf() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("resolv.conf");
-        let text = in_zone("forward \"./resolv.conf\"");
-        let parse = |content: &str| {
-            fs::write(&path, content).unwrap();
-            parse_in(folder.path(), &text)
-        };
-
-        let config = parse(
-            "# comment\nsearch a.example\noptions ndots:5 new-option\n\
-             nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
-        )
-        .unwrap();
-        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
-            panic!("{config:?}")
-        };
-        assert_eq!(forward.upstreams, to(&["192.0.2.1:53", "[2001:db8::1]:53"]));
-        assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
-
-        // Unusable entries are reported, and the usable ones are used.
-        let config = parse("nameserver 127.0.0.1\nnameserver 192.0.2.1\nnameserver dns.example\n").unwrap();
-        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
-            panic!("{config:?}")
-        };
-        assert_eq!(forward.upstreams, to(&["192.0.2.1:53"]));
-        assert_eq!(config.unusable.len(), 2, "{:?}", config.unusable);
-        // Wait for upstreams that may still appear.
-        for content in ["", "nameserver fe80::1%nosuchlink\n"] {
-            assert_eq!(parse(content).unwrap().unusable.len(), 1);
-        }
-        for (content, expected) in [
-            ("nameserver dns.example\n", "not an IP address"),
-            (
-                "nameserver 127.0.0.1\n",
-                "a loop: the proxy itself listens on 127.0.0.1:53",
-            ),
-        ] {
-            let report = parse(content).unwrap_err();
-            assert_eq!(report.diagnostics().len(), 1, "{report}");
-            assert!(report.diagnostics()[0].message.contains(expected), "{report}");
-        }
-        fs::remove_file(&path).unwrap();
-        let config = parse_in(folder.path(), &text).unwrap();
-        assert!(
-            config.unusable[0].ends_with("not there yet"),
-            "{:?}",
-            config.unusable
-        );
-        let beside = in_zone("forward \"192.0.2.1\" \"./resolv.conf\"");
-        assert_eq!(parse_in(folder.path(), &beside).unwrap().unusable.len(), 1);
-        fs::create_dir(&path).unwrap();
-        let report = parse_in(folder.path(), &text).unwrap_err();
-        assert!(
-            report.diagnostics()[0].message.contains("cannot be read"),
-            "{report}"
-        );
-    }
-
-    /// A lease may name the server that is written beside the file; what is written here twice is a mistake.
-    #[test]
-    fn an_upstream_may_also_be_in_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(
-            folder.path().join("resolv.conf"),
-            "nameserver 192.0.2.1\nnameserver 192.0.2.2\n",
-        )
-        .unwrap();
-        let parse = |upstreams: &str| parse_in(folder.path(), &in_zone(&format!("forward {upstreams}")));
-        for (upstreams, expected) in [
-            (
-                r#""./resolv.conf" "192.0.2.2""#,
-                &["192.0.2.1:53", "192.0.2.2:53"][..],
-            ),
-            (
-                r#""192.0.2.2" "./resolv.conf""#,
-                &["192.0.2.2:53", "192.0.2.1:53"],
-            ),
-            (
-                r#""./resolv.conf" "192.0.2.2:5353" "./resolv.conf""#,
-                &["192.0.2.1:53", "192.0.2.2:53", "192.0.2.2:5353"],
-            ),
-        ] {
-            let config = parse(upstreams).unwrap();
-            let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
-                panic!("{config:?}")
-            };
-            assert_eq!(forward.upstreams, to(expected), "{upstreams}");
-        }
-        for upstreams in [
-            r#""./resolv.conf" "192.0.2.2" "192.0.2.2:53""#,
-            r#""192.0.2.2" "./resolv.conf" "192.0.2.2:53""#,
-            r#""192.0.2.2" "192.0.2.2:53" "./resolv.conf""#,
-        ] {
-            let report = parse(upstreams).unwrap_err();
-            let messages: Vec<&str> = report
-                .diagnostics()
-                .iter()
-                .map(|found| found.message.as_str())
-                .collect();
-            assert_eq!(
-                messages,
-                ["upstream 192.0.2.2:53 is written twice"],
-                "{upstreams}"
-            );
         }
     }
 
