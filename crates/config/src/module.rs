@@ -200,35 +200,6 @@ mod tests {
     use std::fs;
 
     use super::super::tests::parse_in;
-    use super::*;
-
-    const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
-
-    #[test]
-    fn a_module_is_read_and_fits_its_digest() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f.wasm");
-        fs::write(&path, b"abc").unwrap();
-        let parse = |digest: &str| {
-            let text = format!("{USED}filter \"f\" {{ module \"f.wasm\"; {digest} }}");
-            parse_in(folder.path(), &text)
-        };
-        // The example of FIPS 180-4.
-        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        for digest in [
-            "".to_owned(),
-            format!("sha256 \"{abc}\""),
-            format!("sha256 \"{}\"", abc.to_uppercase()),
-        ] {
-            let config = parse(&digest).unwrap();
-            let filter = &config.filters[0];
-            assert_eq!(filter.module, Module::File(path.clone()));
-            assert_eq!(&filter.code[..], b"abc");
-            // And the place of its test cases.
-            let cases = folder.path().join("f.test-cases.kdl");
-            assert_eq!(config.files, [path.clone(), cases]);
-        }
-    }
 
     #[test]
     fn filters_with_the_same_module_share_its_bytes() {

@@ -139,7 +139,9 @@ fn compare_texts(folder: &str, mut found: impl FnMut(&str, &Path, &str) -> Vec<S
         let mut expected = String::new();
         while let Some(named) = paragraphs.next_if(|paragraph| paragraph.starts_with("== ")) {
             let (name, content) = named[3..].split_once('\n').unwrap_or((&named[3..], ""));
-            fs::write(folder.path().join(name), content).unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
             expected += &format!("{named}\n\n");
         }
         let around = paragraphs.next().unwrap();
@@ -194,18 +196,25 @@ fn words_are_read() {
 /// The part of a configuration that the file `section` of `testdata/read` is about.
 fn part(config: &Config, section: &str) -> String {
     let stage = || &config.zones[0].stages[0];
+    let filters = config.filters.iter();
     match section {
         "admin" => format!("{:#?}", config.admin),
         "clients" => format!("{:#?}", config.clients),
         "clients-of-a-listener" => format!("{:#?}", config.listen.clients),
+        "files" => {
+            let read = filters.map(|filter| (&filter.name, &filter.module, &filter.code, filter.on_error));
+            format!("{:#?}", (read.collect::<Vec<_>>(), &config.files))
+        }
         "filter" => format!("{:#?}", config.filters[0]),
         "listen" => format!("{:#?}", config.listen),
         "node" => format!("{:#?}", config.node),
         "pods" => format!("{:#?}", config.pods),
+        "refresh" => format!("{:#?}", config.filters[0].refresh),
         "registries" => format!("{:#?}", config.registries),
         "resolv-conf" => format!("{:#?}", (stage(), &config.unusable)),
         "signatures" => format!("{:#?}", (&config.signatures, &config.filters[0].signed_by)),
         "zone" => format!("{:#?}", config.zones),
+        "zone-file" => format!("{:#?}", (stage(), &config.files)),
         _ => format!("{:#?}", stage()),
     }
 }

@@ -104,31 +104,3 @@ fn file(entry: &KdlEntry) -> Option<&str> {
     entry.ty().filter(|kind| kind.value() == "file")?;
     entry.value().as_string()
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::super::tests::{parse_in, problems};
-
-    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
-
-    #[test]
-    fn no_secret_is_told() {
-        for secret in ["hush!", "aHVzaA=="] {
-            let found = problems(&format!("{REST}tsig \"a\" {{ secret {secret:?} }}"));
-            assert!(found.len() == 1 && !found[0].contains(secret), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn secrets_come_from_where_they_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("secret"), "MDEyMzQ1Njc4OWFiY2RlZg==\n").unwrap();
-        let text = format!(
-            "{REST}tsig \"a\" {{ secret (file)\"secret\" }}\ntsig \"b\" {{ algorithm \"hmac-sha512\"; secret \"MDEyMzQ1Njc4OWFiY2RlZg==\" }}"
-        );
-        let config = parse_in(folder.path(), &text).unwrap();
-        assert!(config.files.contains(&folder.path().join("secret")));
-    }
-}

@@ -101,48 +101,6 @@ mod tests {
     use std::fs;
 
     use super::super::tests::parse_in;
-    use super::super::{SourceConfig, Stage};
-    use super::*;
-
-    fn file(stages: &[Stage]) -> &ZoneFile {
-        match &stages[0] {
-            Stage::Source(SourceConfig::File(file)) => file,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn each_name_of_a_zone_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(
-            folder.path().join("zone"),
-            "@ 60 SOA ns admin 1 2 3 4 5\n$INCLUDE more\n",
-        )
-        .unwrap();
-        fs::write(folder.path().join("more"), "a A 192.0.2.1\n").unwrap();
-        let text = "listen \"127.0.0.1\"\nzone \"a.test\" \"b.test\" { file \"zone\" }\n\
-                    zone \"c.test\" { file \"zone\" { origin \"x.c.test\"; memory \"1MiB\"; fallthrough }; forward \"192.0.2.1\" }";
-        let config = parse_in(folder.path(), text).unwrap();
-        let (both, other) = (file(&config.zones[0].stages), file(&config.zones[1].stages));
-        let origins = |file: &ZoneFile| {
-            file.zones
-                .iter()
-                .map(|zone| zone.origin.to_string())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(origins(both), ["a.test.", "b.test."]);
-        assert_eq!(
-            (origins(other), other.memory),
-            (vec!["x.c.test.".to_owned()], 1 << 20)
-        );
-        assert_eq!(
-            (both.memory, other.fallthrough.as_slice()),
-            (64 << 20, &[".".to_owned()][..])
-        );
-        for name in ["zone", "more"] {
-            assert!(config.files.contains(&folder.path().join(name)), "{name}");
-        }
-    }
 
     /// Any of them may be the one to correct, or be missing.
     #[test]
@@ -169,36 +127,6 @@ mod tests {
                     "{zone}{name}: {known:?}"
                 );
             }
-        }
-    }
-
-    /// Stages may follow if the zone has names outside of the file's.
-    #[test]
-    fn names_outside_of_the_origin_are_left_to_the_next_stage() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("zone"), "@ 60 SOA ns admin 1 2 3 4 5\n").unwrap();
-        let refused = |names: &str, origin: &str| {
-            let stages = format!("file \"zone\" {{ origin \"{origin}\" }}; cache; forward \"192.0.2.1\"");
-            let text = format!("listen \"127.0.0.1\"\nzone {names} {{ {stages} }}");
-            let report = parse_in(folder.path(), &text).err();
-            report.map_or(0, |report| report.diagnostics().len())
-        };
-        for (names, origin) in [
-            ("\".\"", "corp.example"),
-            ("\"example\"", "Corp.Example."),
-            ("\"corp.example\" \"other.example\"", "corp.example"),
-            ("\"xcorp.example\"", "corp.example"),
-        ] {
-            assert_eq!(refused(names, origin), 0, "{names} {origin}");
-        }
-        // Both `cache` and `forward` are never reached.
-        for (names, origin) in [
-            ("\"corp.example\"", "corp.example"),
-            ("\"a.corp.example\" \"corp.example\"", "Corp.example"),
-            ("\"a.example\"", "."),
-            ("\".\"", "."),
-        ] {
-            assert_eq!(refused(names, origin), 2, "{names} {origin}");
         }
     }
 }
