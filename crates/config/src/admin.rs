@@ -58,7 +58,7 @@ pub(super) fn address_of(entry: &KdlEntry) -> Option<SocketAddr> {
 
 fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
     let mut own = Listeners::default();
-    for (admin, span) in decoder.values(node, address(PORT)) {
+    for (admin, span) in decoder.values_at(node, address(PORT)) {
         if let Some((listener, place)) = listeners.sharing_port_with(admin) {
             let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
             decoder.push(

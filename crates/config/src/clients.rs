@@ -163,7 +163,7 @@ pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Cl
     for (name, allowed) in [("allow", true), ("refuse", false)] {
         let Some(list) = child(nodes, name) else { continue };
         decoder.check(list, &ALLOW.shape);
-        for (who, span) in decoder.values(list, |value: &KdlValue| who(value, allowed)) {
+        for (who, span) in decoder.values_at(list, |value: &KdlValue| who(value, allowed)) {
             let networks = match who {
                 Who::Network(network) => vec![network],
                 Who::Word(word, networks) => {
@@ -207,7 +207,7 @@ pub(super) fn decode_of_listener(
     let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
     for node in named_nodes(nodes, "clients") {
         let clients = decode(decoder, &OF_LISTENER.shape, node);
-        for (address, span) in decoder.values(node, encrypted::listening_address) {
+        for (address, span) in decoder.values_at(node, encrypted::listening_address) {
             if !addresses.contains(&address) {
                 let problem = format!("{address} is not an address of this `listen`");
                 decoder.report(span, problem, "write one of the addresses that follow `listen`");

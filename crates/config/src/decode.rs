@@ -287,8 +287,14 @@ impl Decoder {
         }
     }
 
-    /// Reads each argument of `node`. Returns those that are right, with their spans.
-    pub(crate) fn values<T>(&mut self, node: &KdlNode, kind: impl Kind<T>) -> Vec<(T, Span)> {
+    /// Reads each argument of `node`. Returns those that are right.
+    pub(crate) fn values<T>(&mut self, node: &KdlNode, kind: impl Kind<T>) -> Vec<T> {
+        let values = self.values_at(node, kind).into_iter();
+        values.map(|(value, _)| value).collect()
+    }
+
+    /// Like [`values`](Self::values), with their spans.
+    pub(crate) fn values_at<T>(&mut self, node: &KdlNode, kind: impl Kind<T>) -> Vec<(T, Span)> {
         let values = arguments(node)
             .filter_map(|entry| Some((self.value(node.name().value(), entry, &kind)?, Span::from(entry))));
         values.collect()
@@ -324,8 +330,7 @@ impl Decoder {
     ) -> Option<Vec<T>> {
         let node = child(nodes, name)?;
         self.check(node, shape);
-        let values = self.values(node, kind).into_iter();
-        Some(values.map(|(value, _)| value).collect())
+        Some(self.values(node, kind))
     }
 
     /// Whether the switch `name` is on: its node is there and not followed by `#false`.

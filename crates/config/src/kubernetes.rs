@@ -44,7 +44,7 @@ words! {
     /// [Answers a pod's whole search at once](#autopath); these domains are searched after those of the cluster.
     hand "autopath" autopath: Option<Vec<String>> = off in AUTOPATH, "domains, or paths of a `resolv.conf`";
     /// Missing names at or below these names (without a value, all) are left to the next stage.
-    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    table "fallthrough" fallthrough: Vec<String> = ("off") in FALLTHROUGH, "names";
     /// How to connect to the API server.
     hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
     /// How long `/ready` may fail until the cluster has been listed.
@@ -91,7 +91,16 @@ words! {
     property "context" context: Option<String> = ("the current one") in text, "a name";
 }
 
-pub(super) const FALLTHROUGH: Table<()> = Table::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+/// Names below which missing names are left to the next stage; without a value, all.
+pub(super) const FALLTHROUGH: Table<Vec<String>> = Table::of_values(
+    0..=256,
+    r#"fallthrough "in-addr.arpa" "ip6.arpa""#,
+    |decoder, node, _| match arguments(node).next() {
+        Some(_) => decoder.values(node, zone_name),
+        None => vec![".".to_owned()],
+    },
+);
+
 const MULTICLUSTER: Table<()> = Table::plain(1..=16, r#"multicluster "clusterset.local""#);
 const AUTOPATH: Table<()> = Table::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
 
@@ -138,7 +147,6 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     kubernetes.multicluster = multicluster;
     kubernetes.external = external;
     kubernetes.autopath = autopath(decoder, nodes, kubernetes.pods);
-    kubernetes.fallthrough = fallthrough(decoder, nodes);
     kubernetes.kubeconfig = kubeconfig(decoder, nodes);
     kubernetes.transfer = transfer::decode(decoder, place.keys, nodes);
     kubernetes
@@ -156,7 +164,7 @@ fn external(decoder: &mut Decoder, zones: &[String], nodes: &[KdlNode]) -> Optio
 fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<String> {
     let word = node.name().value();
     let mut names = Vec::new();
-    for (name, span) in decoder.values(node, zone_name) {
+    for (name, span) in decoder.values_at(node, zone_name) {
         let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
         if !zones.iter().any(is_in) {
             let problem = format!("`{word}`: no query for {name} comes to this zone");
@@ -200,15 +208,6 @@ fn search_list_of(decoder: &mut Decoder, entry: &KdlEntry, path: &str) -> Vec<St
     });
     let names = list.into_iter().map(KdlValue::String);
     names.filter_map(|name| zone_name(&name).ok()).collect()
-}
-
-/// The names below which missing names are left to the next stage.
-pub(super) fn fallthrough(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<String> {
-    match decoder.list(nodes, "fallthrough", &FALLTHROUGH.shape, zone_name) {
-        // Without names: everywhere.
-        Some(names) if names.is_empty() => vec![".".to_owned()],
-        names => names.unwrap_or_default(),
-    }
 }
 
 pub(super) fn kubeconfig(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Kubeconfig> {

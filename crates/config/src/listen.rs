@@ -117,7 +117,7 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> (Listen, Listener
     let mut listen = LISTEN.read(decoder, node);
     let mut listeners = Listeners::default();
     let mut encrypted = Vec::new();
-    for ((address, encryption), span) in decoder.values(node, encrypted::listener) {
+    for ((address, encryption), span) in decoder.values_at(node, encrypted::listener) {
         let earlier = listeners.0.iter().find(|(earlier, _)| *earlier == address);
         let shares = earlier.is_some() && shares(&encrypted, address, encryption);
         encrypted.extend(encryption.map(|encryption| (address, encryption)));

@@ -45,7 +45,7 @@ words! {
     /// file with response policies.
     one "format" format: ListFormat = "lines" in word(&[("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)]);
     /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
-    hand "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
+    table "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
     /// Whom it is for.
     list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in client, "networks";
     /// A name alone on a line is meant with all below it.
@@ -68,7 +68,7 @@ const LOCATION: Table<Properties> = Table {
     ..SOURCE
 };
 
-const ANSWER: Table<()> = Table::plain(1..=16, r#"answer "nxdomain""#);
+const ANSWER: Table<ListAnswer> = Table::of_values(1..=16, r#"answer "nxdomain""#, read_answer);
 
 /// The format of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -129,7 +129,6 @@ fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {
     let mut list = LIST.read(decoder, node);
     let nodes = block(node);
     list.name = decoder.argument(node, text)?;
-    list.answer = answer(decoder, nodes);
     let Some(source) = child(nodes, "source") else {
         decoder.report(node, "this list has no source", LOCATION.shape.help());
         return None;
@@ -140,11 +139,7 @@ fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {
     Some(list)
 }
 
-fn answer(decoder: &mut Decoder, nodes: &[KdlNode]) -> ListAnswer {
-    let Some(node) = child(nodes, "answer") else {
-        return ListAnswer::default();
-    };
-    decoder.check(node, &ANSWER.shape);
+fn read_answer(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> ListAnswer {
     let mut addresses: Vec<IpAddr> = Vec::new();
     let count = arguments(node).count();
     for entry in arguments(node) {

@@ -26,11 +26,11 @@ words! {
     /// Which rules: below.
     one "mode" mode: NodeMode = "fall-through" in word(&MODES);
     /// Addresses of the cluster's DNS service.
-    hand "cluster-dns" cluster_dns: Vec<IpAddr> = none in CLUSTER_DNS, "IP addresses";
+    table "cluster-dns" cluster_dns: Vec<IpAddr> = ("none") in CLUSTER_DNS, "IP addresses";
     /// Leave links and rules when the process ends.
     switch "skip-teardown" skip_teardown: bool = off;
     /// Source addresses of the [self-test](node.md#self-test)'s queries, one of each family.
-    hand "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#false`";
+    table "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#false`";
 }
 
 /// Which rules are installed, and what happens to queries when the process dies.
@@ -51,9 +51,13 @@ const MODES: [(&str, NodeMode); 3] = [
     ("fall-through", NodeMode::FallThrough),
 ];
 
-const CLUSTER_DNS: Table<()> = Table::plain(1..=16, r#"cluster-dns "10.96.0.10""#);
+const CLUSTER_DNS: Table<Vec<IpAddr>> =
+    Table::of_values(1..=16, r#"cluster-dns "10.96.0.10""#, read_cluster_dns);
 
-const SELF_TEST: Table<()> = Table::plain(0..=2, r#"self-test "10.244.255.254""#);
+const SELF_TEST: Table<Vec<IpAddr>> = Table {
+    default: || DUMMIES.to_vec(),
+    ..Table::of_values(0..=2, r#"self-test "10.244.255.254""#, read_self_test)
+};
 
 /// Default source addresses of the self-test: dummy addresses that no host has (RFC 7600, RFC 9780).
 const DUMMIES: [IpAddr; 2] = [
@@ -63,19 +67,8 @@ const DUMMIES: [IpAddr; 2] = [
 
 /// Decodes `node`.
 pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNode) -> Node {
-    let mut decoded = NODE.read(decoder, node);
+    let decoded = NODE.read(decoder, node);
     let nodes = block(node);
-    if let Some(node) = child(nodes, "cluster-dns") {
-        decoder.check(node, &CLUSTER_DNS.shape);
-        for (ip, span) in decoder.values(node, ip) {
-            if decoded.cluster_dns.contains(&ip) {
-                let twice = Diagnostic::new(span, format!("{ip} is written twice"));
-                decoder.push(twice.label("again").help("keep one of them"));
-            }
-            decoded.cluster_dns.push(ip);
-        }
-    }
-    decoded.self_test = self_test(decoder, nodes);
     if child(nodes, "interface").is_none() && !decoded.iptables {
         let help = format!("{}; or remove it", NODE.shape.help());
         decoder.report(node, "this `node` has no effect", help);
@@ -92,13 +85,21 @@ pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNod
     decoded
 }
 
+fn read_cluster_dns(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for (ip, span) in decoder.values_at(node, ip) {
+        if addresses.contains(&ip) {
+            let twice = Diagnostic::new(span, format!("{ip} is written twice"));
+            decoder.push(twice.label("again").help("keep one of them"));
+        }
+        addresses.push(ip);
+    }
+    addresses
+}
+
 /// The self-test's source addresses: none with `#false`; otherwise one per family, the configured ones first,
 /// then dummies for the families that have none.
-fn self_test(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<IpAddr> {
-    let Some(node) = child(nodes, "self-test") else {
-        return DUMMIES.to_vec();
-    };
-    decoder.check(node, &SELF_TEST.shape);
+fn read_self_test(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for entry in arguments(node) {
         if let Ok(on) = boolean(entry.value()) {

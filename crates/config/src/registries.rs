@@ -53,7 +53,7 @@ fn finish(decoder: &mut Decoder, node: &KdlNode, registries: &mut Registries) {
 
 fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)> {
     decoder.check(node, &MIRROR.shape);
-    let mut hosts = decoder.values(node, host).into_iter().map(|(host, _)| host);
+    let mut hosts = decoder.values(node, host).into_iter();
     Some((hosts.next()?, hosts.collect()))
 }
 

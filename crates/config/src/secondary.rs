@@ -8,7 +8,7 @@ use kdl::KdlNode;
 use super::address::{DNS_PORT, address};
 use super::decode::{Decoder, block};
 use super::forward::Place;
-use super::kubernetes::{FALLTHROUGH, fallthrough};
+use super::kubernetes::FALLTHROUGH;
 use super::transfer::{self, Transfer};
 use super::units::{duration, ms, s, size};
 use super::words::words;
@@ -25,7 +25,7 @@ words! {
     /// Signs requests; unsigned answers are refused.
     hand "key" key: Option<Key> = none in transfer::KEY, "the name of a [`tsig`](#tsig)";
     /// As in [`file`](#file).
-    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    table "fallthrough" fallthrough: Vec<String> = ("off") in FALLTHROUGH, "names";
     /// Memory for each zone, and largest size of a transfer. A transfer needs four times as much.
     one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
     /// How long a refresh from one primary may take.
@@ -44,11 +44,9 @@ words! {
 pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Secondary {
     let mut secondary = SECONDARY.read(decoder, node);
     let nodes = block(node);
-    let primaries = decoder.values(node, address(DNS_PORT)).into_iter();
-    secondary.primaries = primaries.map(|(address, _)| address).collect();
+    secondary.primaries = decoder.values(node, address(DNS_PORT));
     secondary.origins = place.zones.to_vec();
     secondary.key = transfer::key(decoder, place.keys, nodes);
-    secondary.fallthrough = fallthrough(decoder, nodes);
     secondary.transfer = transfer::decode(decoder, place.keys, nodes);
     secondary
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::clients::network;
-use super::decode::{Decoder, block, child};
+use super::decode::{Decoder, block};
 use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
 use super::name::zone_name;
 use super::network::Network;
@@ -15,7 +15,7 @@ use super::words::{Table, words};
 words! {
     /// `service-entries { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#, then finish;
+    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#, then read_kubeconfig;
 
     /// Only objects in these namespaces. Without it, `check` warns: anyone who may write a ServiceEntry can answer any
     /// client's queries.
@@ -23,7 +23,7 @@ words! {
     /// Only hosts at or below these names.
     list "hosts"(1..=256) hosts: Vec<String> = ("all": "example.com" "example.org") in zone_name, "names";
     /// Networks from which hosts without an address get one.
-    hand "range" ranges: Vec<Network> = none in RANGE, "networks, one per family";
+    table "range" ranges: Vec<Network> = ("none") in RANGE, "networks, one per family";
     /// Only objects with these labels.
     one "labels" labels: Option<String> = ("all": "team=shop") in selector, "a label selector";
     /// TTL of the answers.
@@ -41,26 +41,24 @@ words! {
     }
 }
 
-const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8:f0f0::/96""#);
+const RANGE: Table<Vec<Network>> = Table::of_values(
+    1..=2,
+    r#"range "240.240.0.0/16" "2001:db8:f0f0::/96""#,
+    read_ranges,
+);
 
 /// The fewest host bits of a range: some addresses must be left besides the first and the last.
 const FREE: u8 = 2;
 
-/// Reads `range` and `kubeconfig`.
-fn finish(decoder: &mut Decoder, node: &KdlNode, entries: &mut ServiceEntries) {
-    entries.ranges = ranges(decoder, block(node));
+fn read_kubeconfig(decoder: &mut Decoder, node: &KdlNode, entries: &mut ServiceEntries) {
     entries.kubeconfig = kubeconfig(decoder, block(node));
 }
 
 /// The ranges for hosts without addresses: at most one per family.
-fn ranges(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
+fn read_ranges(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network of unused addresses: \"240.240.0.0/16\"";
-    let Some(node) = child(nodes, "range") else {
-        return Vec::new();
-    };
-    decoder.check(node, &RANGE.shape);
     let mut ranges: Vec<Network> = Vec::new();
-    for (range, span) in decoder.values(node, |value: &KdlValue| network(value, HELP)) {
+    for (range, span) in decoder.values_at(node, |value: &KdlValue| network(value, HELP)) {
         let width = if range.address.is_ipv4() { 32 } else { 128 };
         if range.length > width - FREE {
             decoder.report(span, format!("{range} is too small a range"), HELP);

@@ -227,8 +227,7 @@ pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &K
             )),
         }
     };
-    let names = decoder.values(node, key).into_iter();
-    signed_by.names = names.map(|(name, _)| name).collect();
+    signed_by.names = decoder.values(node, key);
     signed_by
 }
 

@@ -59,15 +59,26 @@ impl<T> Table<T> {
     }
 }
 
-impl Table<()> {
-    /// A node that takes only values, which other code reads.
-    pub const fn plain(values: RangeInclusive<usize>, example: &'static str) -> Table<()> {
+impl<T: Default> Table<T> {
+    /// A node that takes only values, which `read` reads.
+    pub(super) const fn of_values(
+        values: RangeInclusive<usize>,
+        example: &'static str,
+        read: fn(&mut Decoder, &KdlNode, &[KdlNode]) -> T,
+    ) -> Table<T> {
         Table {
             shape: Shape::plain(values, example),
             words: &[],
-            fields: |_, _, _| (),
-            default: || (),
+            fields: read,
+            default: T::default,
         }
+    }
+}
+
+impl Table<()> {
+    /// A node that takes only values, which other code reads.
+    pub const fn plain(values: RangeInclusive<usize>, example: &'static str) -> Table<()> {
+        Table::of_values(values, example, |_, _, _| ())
     }
 }
 

@@ -121,7 +121,7 @@ impl Names {
     /// Adds the names of another zone, and reports those already used.
     fn take(&mut self, decoder: &mut Decoder, node: &KdlNode, audience: &Audience) -> Vec<String> {
         let mut own = Vec::new();
-        for (name, span) in decoder.values(node, zone_name) {
+        for (name, span) in decoder.values_at(node, zone_name) {
             let known = self.0.entry(name.clone()).or_default();
             if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
                 let help = "a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`";
@@ -226,7 +226,7 @@ fn decode_on(decoder: &mut Decoder, place: Place<'_>, nodes: &[KdlNode]) -> Vec<
     };
     decoder.check(node, &ON.shape);
     let mut on = Vec::new();
-    for (address, span) in decoder.values(node, encrypted::listening_address) {
+    for (address, span) in decoder.values_at(node, encrypted::listening_address) {
         if !place.listeners.has(address) && place.listeners.count() > 0 {
             let problem = format!("{address} is not an address of `listen`");
             decoder.report(span, problem, "write one of the addresses that follow `listen`");
@@ -246,7 +246,7 @@ fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
     decoder.check(node, &FROM.shape);
     let mut from: Vec<Network> = Vec::new();
-    for (network, span) in decoder.values(node, |value: &KdlValue| clients::network(value, HELP)) {
+    for (network, span) in decoder.values_at(node, |value: &KdlValue| clients::network(value, HELP)) {
         if from.contains(&network) {
             decoder.report(span, format!("{network} is listed twice"), "keep one of them");
         }

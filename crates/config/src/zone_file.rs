@@ -8,7 +8,7 @@ use kdl::KdlNode;
 use super::decode::{Decoder, arguments, block, child, text, value_span};
 use super::error::Span;
 use super::forward::Place;
-use super::kubernetes::{FALLTHROUGH, fallthrough};
+use super::kubernetes::FALLTHROUGH;
 use super::name::zone_name;
 use super::transfer::{self, Transfer};
 use super::units::size;
@@ -23,7 +23,7 @@ words! {
     /// The zone file.
     values "PATH" path: PathBuf = ("required"), "a path";
     /// Missing names at or below these names (without a value, all) are left to the next stage.
-    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    table "fallthrough" fallthrough: Vec<String> = ("off") in FALLTHROUGH, "names";
     /// Memory for the zone, and largest size of its files. A reload needs three times as much.
     one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
     /// [Who may transfer the zone](#transfer).
@@ -45,7 +45,6 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     let mut file = FILE.read(decoder, node);
     let nodes = block(node);
     let origin = decoder.scalar(nodes, ORIGIN.shape.example, zone_name);
-    file.fallthrough = fallthrough(decoder, nodes);
     file.transfer = transfer::decode(decoder, place.keys, nodes);
     let written = decoder.argument(node, text)?;
     file.path = decoder.files.at(written);
