@@ -46,7 +46,7 @@ words! {
     /// Missing names at or below these names (without a value, all) are left to the next stage.
     table "fallthrough" fallthrough: Vec<String> = ("off") in FALLTHROUGH, "names";
     /// How to connect to the API server.
-    hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
+    table "kubeconfig" kubeconfig: Option<Kubeconfig> = (none: "the pod's service account") in KUBECONFIG, "a path";
     /// How long `/ready` may fail until the cluster has been listed.
     one "wait" wait: Duration = "1m" in duration(ms(0)..=s(3600));
     /// Memory for the cluster's objects. A new or changed object that does not fit is ignored and reported.
@@ -83,7 +83,7 @@ words! {
 words! {
     /// `kubeconfig "FILE" context="NAME"`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct Kubeconfig in KUBECONFIG(1..=1): r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#;
+    pub struct Kubeconfig in KUBECONFIG(1..=1): r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#, then find_file;
 
     /// The file.
     values "FILE" path: PathBuf = ("required"), "a path";
@@ -147,7 +147,6 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     kubernetes.multicluster = multicluster;
     kubernetes.external = external;
     kubernetes.autopath = autopath(decoder, nodes, kubernetes.pods);
-    kubernetes.kubeconfig = kubeconfig(decoder, nodes);
     kubernetes.transfer = transfer::decode(decoder, place.keys, nodes);
     kubernetes
 }
@@ -210,17 +209,16 @@ fn search_list_of(decoder: &mut Decoder, entry: &KdlEntry, path: &str) -> Vec<St
     names.filter_map(|name| zone_name(&name).ok()).collect()
 }
 
-pub(super) fn kubeconfig(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Kubeconfig> {
-    let node = child(nodes, "kubeconfig")?;
-    let kubeconfig = KUBECONFIG.read(decoder, node);
-    let written = decoder.argument(node, text)?;
-    let path = decoder.files.at(written);
-    if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
-        let problem = format!("{}: cannot be read: {error}", path.display());
+fn find_file(decoder: &mut Decoder, node: &KdlNode, kubeconfig: &mut Kubeconfig) {
+    let Some(written) = decoder.argument(node, text) else {
+        return;
+    };
+    kubeconfig.path = decoder.files.at(written);
+    if let Err(error) = files::read(&kubeconfig.path, LONGEST_KUBECONFIG) {
+        let problem = format!("{}: cannot be read: {error}", kubeconfig.path.display());
         let help = "name a kubeconfig file that dnsweir may read";
         decoder.report(value_span(node), problem, help);
     }
-    Some(Kubeconfig { path, ..kubeconfig })
 }
 
 /// Reads the name of a namespace, or another label.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::clients::network;
-use super::decode::{Decoder, block};
-use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
+use super::decode::Decoder;
+use super::kubernetes::{KUBECONFIG, Kubeconfig, label, selector};
 use super::name::zone_name;
 use super::network::Network;
 use super::units::{duration, ms, s, size, ttl};
@@ -15,7 +15,7 @@ use super::words::{Table, words};
 words! {
     /// `service-entries { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#, then read_kubeconfig;
+    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#;
 
     /// Only objects in these namespaces. Without it, `check` warns: anyone who may write a ServiceEntry can answer any
     /// client's queries.
@@ -29,7 +29,7 @@ words! {
     /// TTL of the answers.
     one "ttl" ttl: Duration = "30s" in ttl(s(0)..=s(3600));
     /// As in [`kubernetes`](#kubernetes).
-    hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
+    table "kubeconfig" kubeconfig: Option<Kubeconfig> = (none: "the pod's service account") in KUBECONFIG, "a path";
     /// How long `/ready` may fail until the objects have been listed.
     one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
     /// Memory for the objects. A new or changed object that does not fit is ignored and reported.
@@ -49,10 +49,6 @@ const RANGE: Table<Vec<Network>> = Table::of_values(
 
 /// The fewest host bits of a range: some addresses must be left besides the first and the last.
 const FREE: u8 = 2;
-
-fn read_kubeconfig(decoder: &mut Decoder, node: &KdlNode, entries: &mut ServiceEntries) {
-    entries.kubeconfig = kubeconfig(decoder, block(node));
-}
 
 /// The ranges for hosts without addresses: at most one per family.
 fn read_ranges(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<Network> {

@@ -22,8 +22,8 @@
 //! - `one`: a node with one value. `property`: a property of the node. `value`: the value of the node itself.
 //! - `list "WORD"(1..=16)`: a node with a number of values within the range.
 //! - `switch`: a node whose presence turns something on.
-//! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`, which may also be
-//!   described.
+//! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`. Both may also be
+//!   described: `(none: "…")` and `("…")`.
 //! - `hand`, or `hands` if it may be repeated: a node whose field is filled in by code next to the table.
 //!   `stage`: a repeatable node whose position matters. `values`: the values of the node itself, read by such
 //!   code.
@@ -286,6 +286,9 @@ macro_rules! words {
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] ($text:literal) [$kind:expr]) => {
         child($b, $word).map_or_else($kind.default, |node| $kind.read($m, node))
     };
+    (@read table [$m:ident $n:ident $b:ident] $word:literal [] (none: $text:literal) [$kind:expr]) => {
+        words!(@read table [$m $n $b] $word [] none [$kind])
+    };
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] $absent:ident [$kind:expr]) => {
         child($b, $word).map(|node| $kind.read($m, node))
     };
@@ -399,6 +402,7 @@ macro_rules! words {
     };
     (@preset $default:literal) => { Preset::Value(stringify!($default)) };
     (@preset ($text:literal $(: $($example:literal)+ $(, else $absent:expr)?)?)) => { Preset::Text($text) };
+    (@preset (none: $text:literal)) => { Preset::Text($text) };
     (@preset defaults) => { Preset::Text("") };
     (@preset $absent:ident) => { Preset::Text(stringify!($absent)) };
 }
