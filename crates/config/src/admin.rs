@@ -35,14 +35,11 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Liste
     };
     let mut admin = ADMIN.read(decoder, node);
     admin.addresses = addresses(decoder, node, listeners);
-    let written = [
+    let shown = [
         ("host", admin.host.is_some()),
         ("queries", admin.queries == Some(true)),
     ];
-    for (name, _) in written
-        .into_iter()
-        .filter(|(_, is_there)| *is_there && !admin.status)
-    {
+    for (name, _) in shown.into_iter().filter(|(_, shown)| *shown && !admin.status) {
         if let Some(entry) = property(node, name) {
             let problem = format!("`{name}` is about /status, which is not there with status=#false");
             decoder.report(entry, problem, "leave out one of the two");

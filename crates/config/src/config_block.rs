@@ -81,7 +81,7 @@ fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
 /// Appends `nodes` and their descendants to `flat`, in document order. The parser limits the depth.
 fn flatten(decoder: &mut Decoder, nodes: &[KdlNode], parent: Option<usize>, flat: &mut Vec<ConfigNode>) {
     for node in nodes {
-        let others = node.entries().iter().filter(|entry| file_kind(entry).is_none());
+        let others = node.entries().iter().filter(|entry| !names_file(entry));
         decoder.refuse_annotations_of(node, others);
         let mut decoded = ConfigNode {
             name: node.name().value().to_owned(),
@@ -111,43 +111,27 @@ fn flatten(decoder: &mut Decoder, nodes: &[KdlNode], parent: Option<usize>, flat
     }
 }
 
-/// How the content of a file is passed to the filter.
-#[derive(Clone, Copy)]
-enum FileKind {
-    /// `(file)"PATH"`: as a string, as if written here.
-    Text,
-    /// `(data)"PATH"`
-    Data,
-}
-
-/// The kind of file that a value names, if it names one.
-fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
-    match entry.ty()?.value() {
-        "file" => Some(FileKind::Text),
-        "data" => Some(FileKind::Data),
-        _ => None,
-    }
+/// Whether a value names a file: `(file)"PATH"`, or `(data)"PATH"`.
+fn names_file(entry: &KdlEntry) -> bool {
+    entry
+        .ty()
+        .is_some_and(|kind| ["file", "data"].contains(&kind.value()))
 }
 
 /// The value of `entry`, an argument or property; `name` is shown in the error.
 fn value(decoder: &mut Decoder, name: &str, entry: &KdlEntry) -> Option<ConfigValue> {
-    let Some(kind) = file_kind(entry) else {
+    if !names_file(entry) {
         return decoder.value(name, entry, config_value);
-    };
+    }
     let written = decoder.value(name, entry, text)?;
     let path = decoder.files.at(written);
-    match kind {
-        FileKind::Text => {
-            let content = decoder.file("file", &path, entry, Files::text, TEXT_HELP)?;
-            Some(ConfigValue::Text(content.into()))
-        }
-        FileKind::Data => {
-            let help = "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder";
-            decoder
-                .file("file", &path, entry, Files::data, help)
-                .map(ConfigValue::Data)
-        }
+    if entry.ty().is_some_and(|kind| kind.value() == "data") {
+        let help = "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder";
+        let data = decoder.file("file", &path, entry, Files::data, help);
+        return data.map(ConfigValue::Data);
     }
+    let content = decoder.file("file", &path, entry, Files::text, TEXT_HELP)?;
+    Some(ConfigValue::Text(content.into()))
 }
 
 fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {

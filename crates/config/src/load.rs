@@ -79,9 +79,14 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
             Ok(Module::Builtin(_) | Module::Artifact(_)) | Err(_) => None,
         }
     };
-    include::document(&read_source(path)?, folder(path), |_, _, nodes| {
+    nodes_of(path, |nodes| {
         named_nodes(nodes, "filter").filter_map(named).collect()
     })
+}
+
+/// What `look` finds in the configuration at `path`, valid or not.
+fn nodes_of<T>(path: &Path, look: impl FnOnce(&[KdlNode]) -> T) -> Result<T, Report> {
+    include::document(&read_source(path)?, folder(path), |_, _, nodes| look(nodes))
 }
 
 /// Returns the addresses that the configuration at `path` listens on, even if it is otherwise invalid.
@@ -90,7 +95,7 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
 /// When the file cannot be read or is not KDL.
 pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
     let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
-    include::document(&read_source(path)?, folder(path), |_, _, nodes| {
+    nodes_of(path, |nodes| {
         let entries = named_nodes(nodes, "listen").flat_map(arguments);
         entries.filter_map(address).collect()
     })
@@ -98,12 +103,7 @@ pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, R
 
 /// Whether the configuration at `path`, valid or not, has a `node` section; `None` if it cannot be parsed.
 pub fn keeps_network(path: &Path) -> Option<bool> {
-    let document = read_source(path).and_then(|source| {
-        include::document(&source, folder(path), |_, _, nodes| {
-            child(nodes, "node").is_some()
-        })
-    });
-    document.ok()
+    nodes_of(path, |nodes| child(nodes, "node").is_some()).ok()
 }
 
 /// Returns the admin addresses of a configuration that may not be KDL at all: those in the last line that

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use kdl::KdlValue;
 
 use super::decode::Wrong;
+use super::network::{Network, left_aligned};
 use crate::dns::name::Name;
 
 /// Reads a zone name in presentation format (RFC 1035 section 5.1), in lower case with a final dot.
@@ -64,50 +65,41 @@ fn reverse_zones(text: &str) -> Option<String> {
         None => (text, None),
     };
     let address: IpAddr = address.parse().ok()?;
-    // IPv4 reverse zones are cut at octets (RFC 1035 section 3.5), IPv6 ones at nibbles (RFC 3596 section
-    // 2.5).
-    let (digits, bits, radix, suffix): (Vec<u8>, usize, u32, &str) = match address {
-        IpAddr::V4(ip) => (ip.octets().to_vec(), 8, 256, "in-addr.arpa"),
-        IpAddr::V6(ip) => (
-            ip.octets()
-                .iter()
-                .flat_map(|octet| [octet >> 4, octet & 15])
-                .collect(),
-            4,
-            16,
-            "ip6.arpa",
-        ),
-    };
-    let most = digits.len() * bits;
+    let (width, _) = left_aligned(address);
     let length = match length {
-        Some(length) => length.parse::<usize>().ok().filter(|length| *length <= most)?,
-        None => most,
+        Some(length) => length.parse().ok()?,
+        None => width,
+    };
+    let (first, _) = Network::of(address, length)?.bounds();
+    // IPv4 reverse zones are cut at octets (RFC 1035 section 3.5), IPv6 ones at nibbles (RFC 3596 section 2.5).
+    let (bits, suffix): (u8, &str) = match address {
+        IpAddr::V4(_) => (8, "in-addr.arpa"),
+        IpAddr::V6(_) => (4, "ip6.arpa"),
     };
     if length == 0 {
         return Some(format!("write {suffix:?}"));
     }
     let labels = length.div_ceil(bits);
-    let spell = |digits: &[u8]| {
-        let labels = digits.iter().rev().map(|digit| match radix {
-            16 => format!("{digit:x}."),
-            _ => format!("{digit}."),
+    let after = |label: u8| 128 - u32::from(label * bits);
+    let spell = |address: u128| {
+        let labels = (1..=labels).rev().map(|label| {
+            let digit = address >> after(label) & ((1 << bits) - 1);
+            match bits {
+                4 => format!("{digit:x}."),
+                _ => format!("{digit}."),
+            }
         });
         labels.collect::<String>() + suffix
     };
     // A prefix that ends inside a digit covers a range of its values.
-    let free = labels * bits - length;
-    let run = 1u32 << free;
-    let mut first = digits[..labels].to_vec();
-    let last_digit = first[labels - 1];
-    first[labels - 1] = (u32::from(last_digit) / run * run) as u8;
-    let mut last = first.clone();
-    last[labels - 1] = (u32::from(first[labels - 1]) + run - 1).min(radix - 1) as u8;
+    let run = 1u128 << (labels * bits - length);
+    let last = first | (run - 1) << after(labels);
     Some(match run {
-        1 => format!("write its reverse zone: {:?}", spell(&first)),
+        1 => format!("write its reverse zone: {:?}", spell(first)),
         run => format!(
             "write its {run} reverse zones, from {:?} to {:?}",
-            spell(&first),
-            spell(&last)
+            spell(first),
+            spell(last)
         ),
     })
 }

@@ -1,5 +1,6 @@
 //! Tests on whole files: rendered mistakes, the documentation, and arbitrary text.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -368,7 +369,7 @@ struct Sample {
     listen: Vec<SocketAddr>,
     workers: usize,
     cache_memory: usize,
-    zones: Vec<String>,
+    zones: HashSet<String>,
     success: (u64, u64),
     failure: u64,
     percent: u8,
@@ -423,32 +424,27 @@ fn addresses(net: [u8; 3]) -> impl Strategy<Value = Vec<SocketAddr>> {
     proptest::collection::hash_set(prop_oneof![v4, v6], 1..8).prop_map(|set| set.into_iter().collect())
 }
 
-fn samples() -> impl Strategy<Value = Sample> {
-    let zones = proptest::collection::hash_set("[a-z][a-z0-9-]{0,20}(\\.[a-z0-9_]{1,20}){0,4}", 1..6);
-    let numbers = (
-        1..=256usize,
-        1024..1_000_000usize,
-        0..100u64,
-        100..604_800u64,
-        1..=300u64,
-        1..=90u8,
-    );
-    let rest = (
-        addresses([198, 51, 100]),
-        10..=5000u64,
-        1..=10u32,
-        any::<String>(),
-        any::<i64>(),
-    );
-    (addresses([192, 0, 2]), zones, numbers, rest).prop_map(|(listen, zones, numbers, rest)| {
-        let (workers, cache_memory, min, max, failure, percent) = numbers;
-        let (upstreams, timeout, attempts, text, number) = rest;
+prop_compose! {
+    fn samples()(
+        listen in addresses([192, 0, 2]),
+        workers in 1..=256usize,
+        cache_memory in 1024..1_000_000usize,
+        zones in proptest::collection::hash_set("[a-z][a-z0-9-]{0,20}(\\.[a-z0-9_]{1,20}){0,4}", 1..6),
+        success in (0..100u64, 100..604_800u64),
+        failure in 1..=300u64,
+        percent in 1..=90u8,
+        upstreams in addresses([198, 51, 100]),
+        timeout in 10..=5000u64,
+        attempts in 1..=10u32,
+        text in any::<String>(),
+        number in any::<i64>(),
+    ) -> Sample {
         Sample {
             listen,
             workers,
             cache_memory,
-            zones: zones.into_iter().collect(),
-            success: (min, max),
+            zones,
+            success,
             failure,
             percent,
             upstreams,
@@ -457,7 +453,7 @@ fn samples() -> impl Strategy<Value = Sample> {
             text,
             number,
         }
-    })
+    }
 }
 
 proptest! {
