@@ -1,15 +1,15 @@
 //! `clients`: which clients may ask, and how much.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Shape, Wrong, block, child, named_nodes, whole};
+use super::decode::{Decoder, Kind, Shape, Wrong, block, child, named_nodes, whole};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
-use super::network::{Network, left_aligned};
+use super::network::{self, Network, left_aligned};
 use super::words::{Table, words};
 
 words! {
@@ -236,37 +236,31 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
             let help = "write who may ask after `allow`: all others are refused";
             Err(Wrong::new("can only be allowed", help))
         }
-        _ => network(value, HELP).map(Who::Network),
+        _ => network(HELP)(value).map(Who::Network),
     }
 }
 
 /// Reads a network or an address; `help` explains the syntax.
-pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, Wrong> {
-    let wrong = || Wrong::new("is not a network", help);
-    let text = value.as_string().ok_or_else(wrong)?;
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let (width, _) = left_aligned(address);
-    let length = match length {
-        None => Some(width),
-        Some(length) => length.parse().ok(),
-    };
-    let network = length.and_then(|length| Network::of(address, length));
-    match network {
-        None => {
-            let help = format!("write a prefix of 0 to {width} bits");
-            Err(Wrong::new("is not a network", help))
+pub(super) fn network(help: &'static str) -> impl Kind<Network> {
+    move |value: &KdlValue| {
+        let parsed = value.as_string().and_then(network::parse);
+        let (address, length) = parsed.ok_or_else(|| Wrong::new("is not a network", help))?;
+        match length.and_then(|length| Network::of(address, length)) {
+            None => {
+                let help = format!("write a prefix of 0 to {} bits", left_aligned(address).0);
+                Err(Wrong::new("is not a network", help))
+            }
+            Some(network) if network.address != address => {
+                let help = format!("write \"{network}\", or \"{address}\"");
+                Err(Wrong::new("has bits set after its prefix", help))
+            }
+            Some(network) => Ok(network),
         }
-        Some(network) if network.address != address => {
-            let help = format!("write \"{network}\", or \"{address}\"");
-            Err(Wrong::new("has bits set after its prefix", help))
-        }
-        Some(network) => Ok(network),
     }
 }
+
+/// The help for a network or an address.
+pub(super) const NETWORK: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
 
 /// Records a keyword, or reports that it was already used.
 fn note(decoder: &mut Decoder, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {

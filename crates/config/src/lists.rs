@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::clients::network;
+use super::clients::{NETWORK, network};
 use super::decode::{Decoder, Shape, Wrong, arguments, block, child, named_nodes, text, word};
 use super::location::{Properties, SOURCE};
 use super::name::zone_name;
@@ -47,7 +47,7 @@ words! {
     /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
     table "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
     /// Whom it is for.
-    list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in client, "networks";
+    list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in network(NETWORK), "networks";
     /// A name alone on a line is meant with all below it.
     switch "subdomains" subdomains: bool = off;
     /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
@@ -163,11 +163,4 @@ fn address(value: &KdlValue) -> Result<IpAddr, Wrong> {
         .as_string()
         .and_then(|text| text.parse().ok())
         .ok_or_else(wrong)
-}
-
-fn client(value: &KdlValue) -> Result<Network, Wrong> {
-    network(
-        value,
-        "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"",
-    )
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use kdl::KdlValue;
 
 use super::decode::Wrong;
-use super::network::{Network, left_aligned};
+use super::network::{self, Network};
 use crate::dns::name::Name;
 
 /// Reads a zone name in presentation format (RFC 1035 section 5.1), in lower case with a final dot.
@@ -60,16 +60,8 @@ fn is_plain(name: &Name) -> bool {
 
 /// What to write instead of an address or prefix; `None` if `text` is neither.
 fn reverse_zones(text: &str) -> Option<String> {
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let (width, _) = left_aligned(address);
-    let length = match length {
-        Some(length) => length.parse().ok()?,
-        None => width,
-    };
+    let (address, length) = network::parse(text)?;
+    let length = length?;
     let (first, _) = Network::of(address, length)?.bounds();
     // IPv4 reverse zones are cut at octets (RFC 1035 section 3.5), IPv6 ones at nibbles (RFC 3596 section 2.5).
     let (bits, suffix): (u8, &str) = match address {

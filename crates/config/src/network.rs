@@ -82,6 +82,17 @@ impl Network {
     }
 }
 
+/// Parses an address, with or without the length of a prefix; `None` for a length that is none.
+pub(super) fn parse(text: &str) -> Option<(IpAddr, Option<u8>)> {
+    match text.split_once('/') {
+        Some((address, length)) => Some((address.parse().ok()?, length.parse().ok())),
+        None => {
+            let address = text.parse().ok()?;
+            Some((address, Some(left_aligned(address).0)))
+        }
+    }
+}
+
 /// The number of bits of an address, and the address as a left-aligned number.
 pub fn left_aligned(address: IpAddr) -> (u8, u128) {
     match address {
@@ -106,8 +117,8 @@ mod tests {
     use super::*;
 
     fn network(text: &str) -> Network {
-        let (address, length) = text.split_once('/').unwrap();
-        Network::of(address.parse().unwrap(), length.parse().unwrap()).unwrap()
+        let (address, length) = parse(text).unwrap();
+        Network::of(address, length.unwrap()).unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::KdlNode;
 
 use super::clients::network;
 use super::decode::Decoder;
@@ -54,7 +54,7 @@ const FREE: u8 = 2;
 fn read_ranges(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<Network> {
     const HELP: &str = "write a network of unused addresses: \"240.240.0.0/16\"";
     let mut ranges: Vec<Network> = Vec::new();
-    for (range, span) in decoder.values_at(node, |value: &KdlValue| network(value, HELP)) {
+    for (range, span) in decoder.values_at(node, network(HELP)) {
         let width = if range.address.is_ipv4() { 32 } else { 128 };
         if range.length > width - FREE {
             decoder.report(span, format!("{range} is too small a range"), HELP);

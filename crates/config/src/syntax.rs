@@ -170,10 +170,7 @@ impl Scan<'_> {
         };
         let passed = text.len() - value.len() + end;
         let value = &value[..end];
-        let span = Span {
-            start: self.at,
-            length: passed,
-        };
+        let span = self.next(passed);
         let problem = format!("`{name}` is written as a property, and a node has to begin here");
         let help = match self.open.last() {
             Some((Open::Block(owner), _)) if !["", "config"].contains(owner) => {
@@ -185,19 +182,22 @@ impl Scan<'_> {
         passed
     }
 
+    /// The span of the next `length` bytes.
+    fn next(&self, length: usize) -> Span {
+        let start = self.at;
+        Span { start, length }
+    }
+
     fn string(&mut self, string: &Quoted) {
         if string.ends {
             return;
         }
-        let span = Span {
-            start: self.at,
-            length: string.length,
-        };
         let help = if string.multiline {
             "close it with the quotes and hashes that it begins with"
         } else {
             "close it with a quote on the same line; a string of several lines begins and ends with \"\"\""
         };
+        let span = self.next(string.length);
         let unterminated = Diagnostic::new(span, "unterminated string").label("opened here");
         self.strings.push(unterminated.help(help));
     }
@@ -218,11 +218,7 @@ impl Scan<'_> {
         match octet {
             b'{' => self.open.push((Open::Block(self.node), self.at)),
             b'}' if self.open.pop().is_none() => {
-                let span = Span {
-                    start: self.at,
-                    length: 1,
-                };
-                let stray = Diagnostic::new(span, "unmatched `}`");
+                let stray = Diagnostic::new(self.next(1), "unmatched `}`");
                 self.blocks
                     .push(stray.help("remove it, or open the block with `{`"));
             }
@@ -286,37 +282,28 @@ fn quoted(bytes: &[u8]) -> Option<Quoted> {
         _ => return None,
     };
     let multiline = quotes == 3;
+    let found = |length, ends| {
+        Some(Quoted {
+            length,
+            multiline,
+            ends,
+        })
+    };
     let mut at = hashes + quotes;
     while at < bytes.len() {
         let rest = &bytes[at..];
         let closes = rest.iter().take_while(|&&byte| byte == b'"').count() >= quotes
             && rest[quotes..].iter().take_while(|&&byte| byte == b'#').count() >= hashes;
         match rest[0] {
-            _ if closes => {
-                return Some(Quoted {
-                    length: at + quotes + hashes,
-                    multiline,
-                    ends: true,
-                });
-            }
-            _ if !multiline && newline(rest) => {
-                return Some(Quoted {
-                    length: at,
-                    multiline,
-                    ends: false,
-                });
-            }
+            _ if closes => return found(at + quotes + hashes, true),
+            _ if !multiline && newline(rest) => return found(at, false),
             // An escape, except in raw strings. An escaped line break is allowed even in a single-line
             // string.
             b'\\' if hashes == 0 => at += 2,
             _ => at += 1,
         }
     }
-    Some(Quoted {
-        length: bytes.len(),
-        multiline,
-        ends: false,
-    })
+    found(bytes.len(), false)
 }
 
 /// Translates the parser's errors, and keeps the first on each line: the others usually follow from it.

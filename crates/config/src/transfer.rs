@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::KdlNode;
 
 use super::address::{DNS_PORT, address};
 use super::clients::network;
-use super::decode::{Decoder, Wrong, block, child, value_span};
+use super::decode::{Decoder, block, child, value_span};
 use super::name::zone_name;
 use super::network::Network;
 use super::words::{Table, words};
@@ -18,7 +18,7 @@ words! {
     pub struct Transfer in TRANSFER(0..=0): r#"transfer { to "192.0.2.7"; key "transfers.example.org"; notify "192.0.2.7" }"#;
 
     /// Clients that may transfer the zone; all others get REFUSED.
-    list "to"(1..=256) to: Vec<Network> = ("required": "192.0.2.0/24" "2001:db8::7") in receiver, "networks or addresses";
+    list "to"(1..=256) to: Vec<Network> = ("required": "192.0.2.0/24" "2001:db8::7") in network(RECEIVERS), "networks or addresses";
     /// Transfers must be signed with it; replies and NOTIFY messages are signed too.
     hand "key" key: Option<Key> = none in KEY, "the name of a [`tsig`](#tsig)";
     /// Secondaries that get NOTIFY (RFC 1996) when the zone changes and at each start; sent up to five times. The default
@@ -40,13 +40,8 @@ pub(super) fn decode(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> 
     Some(transfer)
 }
 
-/// Reads a network or address that may transfer the zone.
-fn receiver(value: &KdlValue) -> Result<Network, Wrong> {
-    network(
-        value,
-        "write a network or an address: \"192.0.2.0/24\", \"2001:db8::7\"",
-    )
-}
+/// The help for those that may transfer the zone.
+const RECEIVERS: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::7\"";
 
 /// Looks up the key that `key "NAME"` names.
 pub(super) fn key(decoder: &mut Decoder, keys: &[Key], nodes: &[KdlNode]) -> Option<Key> {

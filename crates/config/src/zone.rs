@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::KdlNode;
 
 use super::cache::{self, Cache};
 use super::clients::{self, Clients};
@@ -243,10 +243,9 @@ fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     let Some(node) = first(decoder, nodes, "from") else {
         return Vec::new();
     };
-    const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
     decoder.check(node, &FROM.shape);
     let mut from: Vec<Network> = Vec::new();
-    for (network, span) in decoder.values_at(node, |value: &KdlValue| clients::network(value, HELP)) {
+    for (network, span) in decoder.values_at(node, clients::network(clients::NETWORK)) {
         if from.contains(&network) {
             decoder.report(span, format!("{network} is listed twice"), "keep one of them");
         }
