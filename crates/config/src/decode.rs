@@ -429,7 +429,7 @@ pub fn property<'k>(node: &'k KdlNode, name: &str) -> Option<&'k KdlEntry> {
 }
 
 /// The span of the name of `node`.
-pub(crate) fn name_span(node: &KdlNode) -> Span {
+fn name_span(node: &KdlNode) -> Span {
     node.name().span().into()
 }
 
