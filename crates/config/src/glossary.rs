@@ -218,7 +218,7 @@ mod tests {
 
     use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
-    use super::super::tests::{compare, problems};
+    use super::super::tests::{compare, each_word, problems};
     use super::*;
 
     fn root() -> PathBuf {
@@ -227,36 +227,23 @@ mod tests {
 
     /// Calls `look` with the owner and rows of each table.
     fn tables(look: &mut impl FnMut(&'static str, &'static [Word])) {
-        fn inside(words: &'static [Word], look: &mut impl FnMut(&'static str, &'static [Word])) {
-            for word in words {
-                look(word.name, word.words);
-                inside(word.words, look);
-            }
-        }
         look("", FILE.words);
-        inside(FILE.words, look);
+        each_word(&mut |_, word| look(word.name, word.words));
     }
 
     /// Every default value is also valid if written.
     #[test]
     fn each_default_is_within_its_bounds() {
         let mut count = 0;
-        tables(&mut |owner, words| {
-            for word in words {
-                if let (Preset::Value(written), Some(kind)) = (word.default, word.kind) {
-                    let written = written.replace("true", "#true").replace("false", "#false");
-                    let node: KdlNode = format!("{} {written}", word.name).parse().unwrap();
-                    assert_eq!(kind(node.get(0).unwrap()), Ok(()), "{owner} {node}");
-                    count += 1;
-                }
-                if let Some(kind) = word.kind {
-                    assert!(
-                        kind(&KdlValue::Null).is_err(),
-                        "{owner} {} takes #null",
-                        word.name
-                    );
-                }
+        each_word(&mut |_, word| {
+            let Some(kind) = word.kind else { return };
+            if let Preset::Value(written) = word.default {
+                let written = written.replace("true", "#true").replace("false", "#false");
+                let node: KdlNode = format!("{} {written}", word.name).parse().unwrap();
+                assert_eq!(kind(node.get(0).unwrap()), Ok(()), "{node}");
+                count += 1;
             }
+            assert!(kind(&KdlValue::Null).is_err(), "{} takes #null", word.name);
         });
         assert!(count > 50, "{count}");
     }
@@ -264,13 +251,12 @@ mod tests {
     /// The first word of each example is the row's.
     #[test]
     fn each_example_is_of_its_word() {
-        tables(&mut |_, words| {
-            for word in words.iter().filter(|word| word.is_node()) {
-                let example = word.shape.example;
-                let first = example.split(' ').next().unwrap();
-                let shared = word.name == "refuse" && first == "allow";
-                assert!(first == word.name || shared, "{}: {example}", word.name);
-            }
+        each_word(&mut |_, word| {
+            let example = word.shape.example;
+            let first = example.split(' ').next().unwrap();
+            let shared = word.name == "refuse" && first == "allow";
+            let is_right = !word.is_node() || first == word.name || shared;
+            assert!(is_right, "{}: {example}", word.name);
         });
     }
 
@@ -296,30 +282,22 @@ mod tests {
     /// Including those read by hand.
     #[test]
     fn each_node_is_checked() {
-        fn each<'w>(owners: &mut Vec<&'w Word>, words: &'w [Word], missed: &mut Vec<String>) {
-            for word in words
-                .iter()
-                .filter(|word| word.is_node() && word.name != "config")
-            {
-                let node = with_nonsense(owners, word);
-                let top = owners.first().unwrap_or(&word).name;
-                let listen = if top == "listen" {
-                    ""
-                } else {
-                    "listen \"127.0.0.1\""
-                };
-                let text = format!("{listen}\n{node}\nzone \"x\" {{ forward \"192.0.2.1\" }}");
-                let expected = format!("`{}` has no property `nonsense`", word.name);
-                if !problems(&text).contains(&expected) {
-                    missed.push(text);
-                }
-                owners.push(word);
-                each(owners, word.words, missed);
-                owners.pop();
-            }
-        }
         let mut missed = Vec::new();
-        each(&mut Vec::new(), FILE.words, &mut missed);
+        each_word(&mut |around, word| {
+            if !word.is_node() || word.name == "config" {
+                return;
+            }
+            let node = with_nonsense(around, word);
+            let listen = match around.first().unwrap_or(&word).name {
+                "listen" => "",
+                _ => "listen \"127.0.0.1\"",
+            };
+            let text = format!("{listen}\n{node}\nzone \"x\" {{ forward \"192.0.2.1\" }}");
+            let expected = format!("`{}` has no property `nonsense`", word.name);
+            if !problems(&text).contains(&expected) {
+                missed.push(text);
+            }
+        });
         assert!(missed.is_empty(), "{}", missed.join("\n---\n"));
     }
 
@@ -412,19 +390,17 @@ mod tests {
     #[test]
     fn the_fuzzers_know_every_word() {
         let mut words: BTreeSet<String> = known_words().into_iter().map(str::to_owned).collect();
-        tables(&mut |_, rows| {
-            for row in rows {
-                if let Preset::Value(value) = row.default {
-                    words.insert(value.to_owned());
+        each_word(&mut |_, row| {
+            if let Preset::Value(value) = row.default {
+                words.insert(value.to_owned());
+            }
+            match row.takes() {
+                Takes::Words(known) => words.extend(known.into_iter().map(str::to_owned)),
+                Takes::Whole(least, most) => words.extend([least, most]),
+                Takes::Duration(least, most) | Takes::Size(least, most) => {
+                    words.extend([least, most].map(|bound| format!("{bound:?}")));
                 }
-                match row.takes() {
-                    Takes::Words(known) => words.extend(known.into_iter().map(str::to_owned)),
-                    Takes::Whole(least, most) => words.extend([least, most]),
-                    Takes::Duration(least, most) | Takes::Size(least, most) => {
-                        words.extend([least, most].map(|bound| format!("{bound:?}")));
-                    }
-                    Takes::Text | Takes::Boolean => {}
-                }
+                Takes::Text | Takes::Boolean => {}
             }
         });
         words.extend(SYNTAX.split_whitespace().map(str::to_owned));

@@ -202,40 +202,6 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_stand_where_they_are_included() {
-        let folder = tempfile::tempdir().unwrap();
-        write(
-            folder.path(),
-            &[
-                ("zones/b.kdl", "zone \"b.test\" { include \"stages.kdl\" }"),
-                ("zones/a.kdl", "zone \"a.test\" { forward \"192.0.2.1\" }"),
-                ("zones/.hidden.kdl", "nonsense"),
-                ("zones/readme.txt", "nonsense"),
-                ("stages.kdl", "cache { failure \"9s\" }\nforward \"192.0.2.2\""),
-            ],
-        );
-        let config = parse_in(
-            folder.path(),
-            "listen \"127.0.0.9\"\ninclude \"zones\"\nworkers 3",
-        )
-        .unwrap();
-        let names: Vec<String> = config
-            .zones
-            .iter()
-            .map(|zone| zone.names[0].to_string())
-            .collect();
-        assert_eq!(names, ["a.test.", "b.test."]);
-        assert_eq!((config.zones[1].stages.len(), config.workers), (2, 3));
-        for file in ["zones", "zones/a.kdl", "zones/b.kdl", "stages.kdl"] {
-            assert!(
-                config.files.contains(&folder.path().join(file)),
-                "{file}: {:?}",
-                config.files
-            );
-        }
-    }
-
-    #[test]
     fn mistakes_are_shown_in_their_file() {
         let folder = tempfile::tempdir().unwrap();
         let text = "// first\ncache { failure \"9s\" }\nforwrad \"192.0.2.2\"";

@@ -133,6 +133,7 @@ fn kind(text: &mut String, depth: usize, takes: &Takes) {
 mod tests {
     use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
+    use super::super::tests::each_word;
     use super::*;
 
     fn named<'k>(nodes: &'k KdlDocument, kind: &str, name: &str) -> Option<&'k KdlNode> {
@@ -212,16 +213,6 @@ mod tests {
         of_type && has_unit && is_word && within
     }
 
-    /// Calls `look` with each word and the nodes around it.
-    fn each(words: &[Word], owners: &mut Vec<&'static str>, look: &mut impl FnMut(&[&str], &Word)) {
-        for word in words {
-            look(owners, word);
-            owners.push(word.name);
-            each(word.words, owners, look);
-            owners.pop();
-        }
-    }
-
     /// The schema allows every example in the configuration's tables at its place.
     #[test]
     fn mistakes_are_underlined_and_examples_are_not() {
@@ -238,10 +229,11 @@ mod tests {
             found
         };
         assert_eq!(check(&[], include_str!("../../run/src/default.kdl")), [""; 0]);
-        each(FILE.words, &mut Vec::new(), &mut |owners, word| {
+        each_word(&mut |around, word| {
+            let owners: Vec<&str> = around.iter().map(|word| word.name).collect();
             // The example of `refuse` is that of `allow`.
             if word.is_node() && word.shape.example.starts_with(word.name) && word.name != "config" {
-                assert_eq!(check(owners, word.shape.example), [""; 0], "{owners:?}");
+                assert_eq!(check(&owners, word.shape.example), [""; 0], "{owners:?}");
             }
         });
         for (text, expected) in [

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::words::Word;
 use super::*;
 
 const BUILTINS: module::Builtins<'static> =
@@ -33,6 +34,23 @@ pub(super) fn problems(text: &str) -> Vec<String> {
 /// A file with one zone that has these `stages`.
 pub(super) fn in_zone(stages: &str) -> String {
     format!("listen \"127.0.0.1\"\nzone \".\" {{\n{stages}\n}}\n")
+}
+
+/// Calls `look` with each word of the configuration, and with the words around it.
+pub(super) fn each_word(look: &mut impl FnMut(&[&'static Word], &'static Word)) {
+    fn inside(
+        around: &mut Vec<&'static Word>,
+        words: &'static [Word],
+        look: &mut impl FnMut(&[&'static Word], &'static Word),
+    ) {
+        for word in words {
+            look(around, word);
+            around.push(word);
+            inside(around, word.words, look);
+            around.pop();
+        }
+    }
+    inside(&mut Vec::new(), whole::FILE.words, look);
 }
 
 #[test]
@@ -208,6 +226,13 @@ fn part(config: &Config, section: &str) -> String {
         }
         "filter" => format!("{:#?}", config.filters[0]),
         "listen" => format!("{:#?}", config.listen),
+        "include" => {
+            let zones = config.zones.iter().map(|zone| (&zone.names, zone.stages.len()));
+            format!(
+                "{:#?}",
+                (zones.collect::<Vec<_>>(), config.workers, &config.files)
+            )
+        }
         "node" => format!("{:#?}", config.node),
         "pods" => format!("{:#?}", config.pods),
         "refresh" => format!("{:#?}", config.filters[0].refresh),

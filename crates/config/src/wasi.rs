@@ -109,15 +109,11 @@ mod tests {
     use super::super::tests::config;
     use super::*;
 
-    fn text_with(wasi: &str) -> String {
-        format!(
-            "listen \"127.0.0.1\"\nzone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n\
-             filter \"f\" {{ module \"builtin:log\"; {wasi} }}"
-        )
-    }
-
     fn wasi(wasi: &str) -> Wasi {
-        config(&text_with(wasi)).filters.remove(0).wasi
+        let filter = format!("filter \"f\" {{ module \"builtin:log\"; {wasi} }}");
+        let text =
+            format!("{filter}\nlisten \"127.0.0.1\"; zone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}");
+        config(&text).filters.remove(0).wasi
     }
 
     #[test]
