@@ -58,11 +58,8 @@ fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Ve
     for (admin, span) in decoder.values_at(node, address(PORT)) {
         if let Some((listener, place)) = listeners.sharing_port_with(admin) {
             let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
-            decoder.push(
-                Diagnostic::new(span, problem)
-                    .other(place, "a listener serves UDP and TCP")
-                    .help("give `admin` another port: admin \"127.0.0.1:9253\""),
-            );
+            let taken = Diagnostic::new(span, problem).other(place, "a listener serves UDP and TCP");
+            decoder.push(taken.help("give `admin` another port: admin \"127.0.0.1:9253\""));
         }
         match own.sharing_port_with(admin) {
             Some((other, first)) => {

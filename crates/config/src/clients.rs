@@ -304,11 +304,11 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
         };
         if idle {
             let problem = format!("{network} makes no difference: {why}");
-            let idle = Diagnostic::new(rule.span, problem);
-            let idle = around
-                .into_iter()
-                .fold(idle, |idle, around| idle.other(around.span, "here"));
-            decoder.push(idle.help("remove it"));
+            let mut idle = Diagnostic::new(rule.span, problem).help("remove it");
+            if let Some(around) = around {
+                idle = idle.other(around.span, "here");
+            }
+            decoder.push(idle);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Takes, Wrong, block, child, fitting, text};
+use super::decode::{Decoder, Wrong, block, child, fitting, text, word};
 use super::units::size;
 use super::words::words;
 
@@ -79,17 +79,12 @@ pub(super) enum Whose {
 }
 
 fn whose(value: &KdlValue) -> Result<Whose, Wrong> {
-    match value.as_string().unwrap_or_default() {
-        "clients" => Ok(Whose::Clients),
-        "upstreams" => Ok(Whose::Upstreams),
-        _ => Err(Wrong {
-            takes: Takes::Words(vec!["clients", "upstreams"]),
-            ..Wrong::new(
-                "is not whose messages they are",
-                "write \"clients\", \"upstreams\" or both",
-            )
-        }),
-    }
+    let words = [("clients", Whose::Clients), ("upstreams", Whose::Upstreams)];
+    word(&words)(value).map_err(|wrong| Wrong {
+        problem: "is not whose messages they are".to_owned(),
+        help: "write \"clients\", \"upstreams\" or both".to_owned(),
+        ..wrong
+    })
 }
 
 impl fmt::Display for TapReader {

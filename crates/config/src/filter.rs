@@ -130,6 +130,21 @@ impl Filter {
             _ => None,
         })
     }
+
+    /// Returns the span of a part of the `config` block. `node` is an index into [`Filter::config`]. A
+    /// missing or invalid node stands for the whole block, an invalid part for its node: a filter may send
+    /// any index.
+    pub fn config_place(&self, node: Option<usize>, place: Place) -> Span {
+        let Some(node) = node.and_then(|index| self.config.get(index)) else {
+            return self.config_span;
+        };
+        let part = match place {
+            Place::Node => None,
+            Place::Argument(index) => node.argument_spans.get(index),
+            Place::Property(index) => node.property_spans.get(index),
+        };
+        part.copied().unwrap_or(node.span)
+    }
 }
 
 /// An artifact after delivery.
@@ -157,23 +172,6 @@ pub struct TestCasesFile {
     pub source: Source,
     /// The place in the configuration that names it, for errors about the file.
     pub span: Span,
-}
-
-impl Filter {
-    /// Returns the span of a part of the `config` block. `node` is an index into [`Filter::config`]. A
-    /// missing or invalid node stands for the whole block, an invalid part for its node: a filter may send
-    /// any index.
-    pub fn config_place(&self, node: Option<usize>, place: Place) -> Span {
-        let Some(node) = node.and_then(|index| self.config.get(index)) else {
-            return self.config_span;
-        };
-        let part = match place {
-            Place::Node => None,
-            Place::Argument(index) => node.argument_spans.get(index),
-            Place::Property(index) => node.property_spans.get(index),
-        };
-        part.copied().unwrap_or(node.span)
-    }
 }
 
 /// `on-error "bypass" | "servfail" | "refuse"`: what happens to a query when its filter fails.

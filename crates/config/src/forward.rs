@@ -326,22 +326,15 @@ fn refuse_mixture(decoder: &mut Decoder, schemes: &[(Option<Encryption>, Span)])
     };
     if let Some((_, span)) = schemes.iter().find(|(scheme, _)| scheme != first) {
         let problem = "the upstreams of one `forward` are asked in one way, and these are not";
-        decoder.push(
-            Diagnostic::new(*span, problem)
-                .label("another way than the first")
-                .other(*first_span, "the first")
-                .help(
-                    "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`",
-                ),
-        );
+        let mixed = Diagnostic::new(*span, problem).label("another way than the first");
+        let help = "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`";
+        decoder.push(mixed.other(*first_span, "the first").help(help));
     }
 }
 
 /// Whether an argument names a file; no address starts like this.
 pub(super) fn is_path(text: &str) -> bool {
-    ["/", "./", "../"]
-        .iter()
-        .any(|beginning| text.starts_with(beginning))
+    ["/", "./", "../"].iter().any(|start| text.starts_with(start))
 }
 
 fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
@@ -374,15 +367,10 @@ fn refuse_loop(decoder: &mut Decoder, place: Place<'_>, upstream: SocketAddr, sp
     } else {
         "listens here"
     };
-    decoder.push(
-        Diagnostic::new(
-            span,
-            format!("forwarding to {upstream} is a loop: the proxy itself listens there"),
-        )
-        .label("queries come back from here")
-        .other(listens, why)
-        .help("forward to another server, or listen on another address or port"),
-    );
+    let problem = format!("forwarding to {upstream} is a loop: the proxy itself listens there");
+    let looped = Diagnostic::new(span, problem).label("queries come back from here");
+    let help = "forward to another server, or listen on another address or port";
+    decoder.push(looped.other(listens, why).help(help));
 }
 
 /// The listener that would receive queries to an upstream, and its span.

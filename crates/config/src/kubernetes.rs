@@ -128,13 +128,11 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     let mut kubernetes = KUBERNETES.read(decoder, node);
     let (zones, nodes) = (place.zones, block(node));
     let external = external(decoder, zones, nodes);
-    let multicluster = match child(nodes, "multicluster") {
-        Some(node) => {
-            decoder.check(node, &MULTICLUSTER.shape);
-            own_names(decoder, zones, node)
-        }
-        None => Vec::new(),
-    };
+    let multicluster = child(nodes, "multicluster").map(|node| {
+        decoder.check(node, &MULTICLUSTER.shape);
+        own_names(decoder, zones, node)
+    });
+    let multicluster = multicluster.unwrap_or_default();
     let is_other = |zone: &String| {
         let others = external.iter().flat_map(|external| &external.zones);
         others.chain(&multicluster).any(|other| other == zone)

@@ -145,15 +145,10 @@ fn shares(
     address: SocketAddr,
     encryption: Option<Encryption>,
 ) -> bool {
-    let mut spoken: Vec<Encryption> = encrypted
-        .iter()
-        .filter(|(known, _)| *known == address)
-        .map(|(_, encryption)| *encryption)
-        .collect();
-    spoken.extend(encryption);
-    let quic = spoken
-        .iter()
-        .filter(|encryption| **encryption == Encryption::Quic);
+    let known = encrypted.iter().filter(|(known, _)| *known == address);
+    let spoken = known.map(|(_, encryption)| *encryption).chain(encryption);
+    let spoken: Vec<Encryption> = spoken.collect();
+    let quic = spoken.iter().filter(|spoken| **spoken == Encryption::Quic);
     encryption.is_some() && spoken.len() == 2 && quic.count() == 1
 }
 
@@ -174,11 +169,8 @@ fn identity(
         (None, Some((address, encryption))) => {
             let problem = format!("{}://{address} needs a certificate", encryption.word());
             let example = encrypted::CERTIFICATE.shape.example;
-            decoder.report(
-                node,
-                problem,
-                format!("write in the block of `listen`: {example}"),
-            );
+            let help = format!("write in the block of `listen`: {example}");
+            decoder.report(node, problem, help);
             None
         }
         (None, None) => None,

@@ -175,8 +175,8 @@ fn decode(
     Some(config)
 }
 
-/// The interfaces in the scopes of addresses, here and in the files named, with their indexes.
-fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Option<u32>> {
+/// The interfaces in the scopes of addresses, and those `found` in files, with their indexes.
+fn interfaces(nodes: &[KdlNode], mut found: Vec<String>) -> BTreeMap<String, Option<u32>> {
     fn written(nodes: &[KdlNode], found: &mut Vec<String>) {
         for node in nodes.iter().filter(|node| node.name().value() != "config") {
             let texts = node
@@ -188,7 +188,6 @@ fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Opti
             written(block(node), found);
         }
     }
-    let mut found = in_files;
     written(nodes, &mut found);
     let numbers = found.into_iter().map(|name| {
         let number = address::interface_index(&name);
@@ -199,20 +198,11 @@ fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Opti
 
 /// Reports missing sections, unless a section is unknown: it may be the missing one, misspelled.
 fn check_presence(decoder: &mut Decoder, nodes: &[KdlNode]) {
-    if nodes
-        .iter()
-        .any(|node| !FILE.shape.children.contains(&node.name().value()))
-    {
-        return;
-    }
-    for (section, help) in [
-        ("listen", "write the addresses to listen on: listen \"127.0.0.1\""),
-        (
-            "zone",
-            "write which names to answer: zone \".\" { forward \"/etc/resolv.conf\" }",
-        ),
-    ] {
-        if child(nodes, section).is_none() {
+    let is_known = |node: &KdlNode| FILE.shape.children.contains(&node.name().value());
+    let listen = "write the addresses to listen on: listen \"127.0.0.1\"";
+    let zone = "write which names to answer: zone \".\" { forward \"/etc/resolv.conf\" }";
+    for (section, help) in [("listen", listen), ("zone", zone)] {
+        if child(nodes, section).is_none() && nodes.iter().all(is_known) {
             decoder.report(Span::default(), format!("there is no `{section}`"), help);
         }
     }

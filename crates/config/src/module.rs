@@ -180,12 +180,9 @@ fn check_digest(
     let actual = <[u8; 32]>::from(Sha256::digest(code));
     if actual != *expected {
         let problem = format!("{} does not match its `sha256`", path.display());
-        decoder.push(
-            Diagnostic::new(digest, problem)
-                .label("expected digest")
-                .other(module, "this file")
-                .help(format!("the SHA-256 of this file is {}", hex::digits(&actual))),
-        );
+        let help = format!("the SHA-256 of this file is {}", hex::digits(&actual));
+        let wrong = Diagnostic::new(digest, problem).label("expected digest");
+        decoder.push(wrong.other(module, "this file").help(help));
     }
 }
 

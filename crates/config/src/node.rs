@@ -76,11 +76,9 @@ pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNod
     if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
         let span = child(nodes, "interface").map_or(head(node), head);
         let problem = format!("{interface} cannot carry the wildcard address {listener}");
-        decoder.push(
-            Diagnostic::new(span, problem)
-                .other(place, "this listens on every address")
-                .help("listen on the addresses that the interface is to carry, or remove `interface`"),
-        );
+        let wildcard = Diagnostic::new(span, problem).other(place, "this listens on every address");
+        let help = "listen on the addresses that the interface is to carry, or remove `interface`";
+        decoder.push(wildcard.help(help));
     }
     decoded
 }

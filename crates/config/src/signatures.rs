@@ -106,10 +106,7 @@ impl Signatures {
 
 fn read_signers(decoder: &mut Decoder, node: &KdlNode, read: &mut Signatures) {
     let nodes = block(node);
-    if !nodes
-        .iter()
-        .any(|node| ["key", "identity"].contains(&node.name().value()))
-    {
+    if child(nodes, "key").or(child(nodes, "identity")).is_none() {
         let help = format!("{}, or remove it", SIGNATURES.shape.help());
         decoder.report(node, "`signatures` names no key and no identity", help);
     }
@@ -167,11 +164,8 @@ fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
     let written = IDENTITY.read(decoder, node);
     for property in IDENTITY.shape.properties {
         if super::decode::property(node, property).is_none() {
-            decoder.report(
-                node,
-                format!("`identity` needs `{property}=`"),
-                IDENTITY.shape.help(),
-            );
+            let problem = format!("`identity` needs `{property}=`");
+            decoder.report(node, problem, IDENTITY.shape.help());
         }
     }
     Some(SigningIdentity {

@@ -44,16 +44,11 @@ impl Wasi {
     pub fn words(&self) -> Vec<String> {
         let switches = [("clock", self.clock), ("random", self.random)];
         let switches = switches.into_iter().filter(|(_, on)| *on);
-        let env = self.env.iter().map(|name| format!("env {name:?}"));
-        let folders = self
-            .folders
-            .iter()
-            .map(|folder| format!("folder {:?}", folder.name));
-        switches
-            .map(|(name, _)| name.to_owned())
-            .chain(env)
-            .chain(folders)
-            .collect()
+        let mut words: Vec<String> = switches.map(|(name, _)| name.to_owned()).collect();
+        words.extend(self.env.iter().map(|name| format!("env {name:?}")));
+        let folders = self.folders.iter();
+        words.extend(folders.map(|folder| format!("folder {:?}", folder.name)));
+        words
     }
 }
 

@@ -154,7 +154,8 @@ pub(super) fn decode(
         zones: &names,
         ..place
     };
-    let clients = decode_clients(decoder, nodes);
+    let clients = first(decoder, nodes, "clients");
+    let clients = clients.map(|node| clients::decode(decoder, &clients::OF_ZONE.shape, node));
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
     for stage in nodes {
@@ -254,12 +255,6 @@ fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     from
 }
 
-/// Which clients may ask; checked before anything else.
-fn decode_clients(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Clients> {
-    let node = first(decoder, nodes, "clients")?;
-    Some(clients::decode(decoder, &clients::OF_ZONE.shape, node))
-}
-
 /// The node with this name, which must precede all stages.
 fn first<'k>(decoder: &mut Decoder, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     let index = nodes.iter().position(|node| node.name().value() == name)?;
@@ -320,12 +315,9 @@ fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], n
                 "kubernetes" | "file" => format!("move it above `{word}`, or write `fallthrough` in that"),
                 _ => format!("move it above `{word}`: stages run in the order they are written"),
             };
-            decoder.push(
-                Diagnostic::new(head(stage), problem)
-                    .label("never reached")
-                    .other(head(&nodes[source]), "everything is answered here")
-                    .help(help),
-            );
+            let unreached = Diagnostic::new(head(stage), problem).label("never reached");
+            let answers = head(&nodes[source]);
+            decoder.push(unreached.other(answers, "everything is answered here").help(help));
         }
     }
     if let Some(last) = nodes.last().filter(|node| is_source(node))
@@ -339,17 +331,16 @@ fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], n
     let first = reached.iter().position(|node| is(node, "cache"));
     for (index, stage) in reached.iter().enumerate().filter(|(_, node)| is(node, "cache")) {
         match first {
-            Some(first) if first != index => decoder.push(
-                Diagnostic::new(head(stage), "a zone can have only one `cache`")
-                    .label("the second")
-                    .other(head(&reached[first]), "the first")
-                    .help("keep one of them"),
-            ),
-            _ if index + 1 == reached.len() => decoder.push(
-                Diagnostic::new(head(stage), "this `cache` never gets an answer to store")
-                    .label("nothing below it answers")
-                    .help("write a `forward`, or `use` a filter that answers, below it"),
-            ),
+            Some(first) if first != index => {
+                let second = Diagnostic::new(head(stage), "a zone can have only one `cache`");
+                let second = second.label("the second").help("keep one of them");
+                decoder.push(second.other(head(&reached[first]), "the first"));
+            }
+            _ if index + 1 == reached.len() => {
+                let idle = Diagnostic::new(head(stage), "this `cache` never gets an answer to store");
+                let help = "write a `forward`, or `use` a filter that answers, below it";
+                decoder.push(idle.label("nothing below it answers").help(help));
+            }
             _ => {}
         }
     }
