@@ -26,6 +26,7 @@ mod filters;
 mod forward;
 mod glossary;
 mod include;
+mod kind;
 mod kubernetes;
 mod listen;
 mod lists;

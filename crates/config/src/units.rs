@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::KdlValue;
 
-use super::decode::{Kind, Takes, Wrong};
+use super::kind::{Kind, Takes, Wrong};
 
 /// Milliseconds in each unit of time, the longest first.
 const TIMES: [(&str, u64); 5] = [
