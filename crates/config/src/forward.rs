@@ -362,10 +362,9 @@ fn refuse_loop(decoder: &mut Decoder, place: Place<'_>, upstream: SocketAddr, sp
     let Some((listener, listens)) = loops(place.listeners, place.node, upstream) else {
         return;
     };
-    let why = if listener.ip().is_unspecified() {
-        "this listens on every address"
-    } else {
-        "listens here"
+    let why = match listener.ip().is_unspecified() {
+        true => "this listens on every address",
+        false => "listens here",
     };
     let problem = format!("forwarding to {upstream} is a loop: the proxy itself listens there");
     let looped = Diagnostic::new(span, problem).label("queries come back from here");

@@ -350,10 +350,9 @@ fn refuse_unreachable(decoder: &mut Decoder, zone: &KdlNode, names: &[String], n
 fn refuse_kept_searches(decoder: &mut Decoder, nodes: &[KdlNode]) {
     let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
     let deciding = below.flat_map(|node| {
-        let lists = if node.name().value() == "lists" {
-            block(node)
-        } else {
-            &[]
+        let lists = match node.name().value() {
+            "lists" => block(node),
+            _ => &[],
         };
         let of_lists = lists.iter().filter_map(|list| child(block(list), "clients"));
         child(block(node), "autopath").into_iter().chain(of_lists)
