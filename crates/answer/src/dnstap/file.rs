@@ -9,6 +9,9 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 use super::frames::{self, Control};
 
 /// The file being written.
@@ -88,23 +91,27 @@ impl Written {
 /// # Errors
 /// If a rename fails; then all are back in their places.
 fn replace(new: &Path, path: &Path) -> io::Result<()> {
-    let (kept, before) = (with_end(path, ".1"), with_end(path, ".old"));
-    let moves: [(&Path, &Path); 3] = [(&kept, &before), (path, &kept), (new, path)];
-    for (done, (from, to)) in moves.iter().enumerate() {
-        match fs::rename(from, to) {
-            Ok(()) => {}
-            // Nothing has been kept yet.
-            Err(error) if done == 0 && error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                for (from, to) in moves[..done].iter().rev() {
-                    let _ = fs::rename(to, from);
-                }
-                return Err(error);
-            }
-        }
+    let kept = with_end(path, ".1");
+    match renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
+        Ok(()) => {}
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return replace_in_steps(new, path, &kept),
+        Err(error) => return Err(error.into()),
     }
-    let _ = fs::remove_file(&before);
-    Ok(())
+    // Now `new` is the name of the former file.
+    fs::rename(new, &kept).inspect_err(|_| {
+        let _ = renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE);
+    })
+}
+
+/// Does the same on a filesystem that cannot exchange files. For a moment, there is none at `path`.
+///
+/// # Errors
+/// If a rename fails; then the one at `path` is back in its place.
+fn replace_in_steps(new: &Path, path: &Path, kept: &Path) -> io::Result<()> {
+    fs::rename(path, kept)?;
+    fs::rename(new, path).inspect_err(|_| {
+        let _ = fs::rename(kept, path);
+    })
 }
 
 fn with_end(path: &Path, end: &str) -> PathBuf {
@@ -156,6 +163,45 @@ mod tests {
         assert_eq!((read(""), read(".1"), count()), both);
         assert!(replace(&with_end(&path, ".new"), &path).is_err());
         assert_eq!((read(""), read(".1"), count()), both);
+    }
+
+    #[test]
+    fn other_files_in_the_folder_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        let read = |end: &str| fs::read_to_string(with_end(&path, end)).ok();
+        let is = |text: &str| Some(text.to_owned());
+        let write = |end: &str, text: &str| fs::write(with_end(&path, end), text).unwrap();
+        write(".old", "another's");
+        write("", "one");
+        for text in ["two", "three"] {
+            write(".new", text);
+            replace(&with_end(&path, ".new"), &path).unwrap();
+            assert_eq!(read(".old"), is("another's"));
+        }
+        let kept = with_end(&path, ".1");
+        fs::remove_file(&kept).unwrap();
+        fs::create_dir(&kept).unwrap();
+        assert!(Written::begin(&path, b"four").is_err());
+        assert_eq!((read(""), read(".old")), (is("three"), is("another's")));
+        assert!(kept.is_dir() && !with_end(&path, ".new").exists());
+    }
+
+    #[test]
+    fn files_are_replaced_where_they_cannot_be_exchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        let (new, kept) = (with_end(&path, ".new"), with_end(&path, ".1"));
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        fs::write(&path, "one").unwrap();
+        assert!(replace_in_steps(&new, &path, &kept).is_err());
+        assert_eq!(read(&path), "one");
+        for text in ["two", "three"] {
+            fs::write(&new, text).unwrap();
+            replace_in_steps(&new, &path, &kept).unwrap();
+        }
+        assert_eq!((read(&path), read(&kept)), ("three".into(), "two".into()));
+        assert!(!new.exists());
     }
 
     /// A file that cannot grow, as on a full disk, and has some room left.
