@@ -10,7 +10,7 @@ use std::time::Duration;
 use harness::process::Process;
 
 use super::migration::{
-    await_rules, await_within, end_dnsweir, start_dnsweir, start_node_cache, stock_manifest,
+    await_rules, await_within, end_dnsweir, end_node_cache, start_dnsweir, start_node_cache, stock_manifest,
 };
 use super::{
     Answer, CleanUp, Load, Protocol, await_started, client, kubectl, node, processes, rolled_out, state,
@@ -83,9 +83,14 @@ pub(super) fn start_drop_in(manifest: &str) {
     });
 }
 
+/// Ends whatever runs as `node-local-dns`: a test may fail before our image is in it.
 pub(super) fn end_drop_in() {
-    let file = state().join("drop-in.yaml").display().to_string();
-    kubectl(&["delete", "--ignore-not-found", "-f", &file, "--timeout=60s"]);
+    end_node_cache();
+    let file = state().join("drop-in.yaml");
+    if file.exists() {
+        let file = file.display().to_string();
+        kubectl(&["delete", "--ignore-not-found", "-f", &file, "--timeout=60s"]);
+    }
     let map = ["delete", "configmap", "kube-dns", "--ignore-not-found"];
     kubectl(&[&["-n", "kube-system"], &map[..]].concat());
     await_within(BROUGHT, "its end", || processes(DROP_IN).is_empty());

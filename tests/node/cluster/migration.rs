@@ -151,9 +151,9 @@ fn from_node_cache_and_back() {
     await_started();
     let _dnsweir = CleanUp(|| {
         start_dnsweir();
-        end_node_cache();
         await_started();
     });
+    let _node_cache = CleanUp(end_node_cache);
     end_dnsweir();
     start_node_cache();
     await_rules();

@@ -29,11 +29,12 @@ pub(super) fn schema(name: &str) -> String {
     folder.join("schemas").join(name).display().to_string()
 }
 
-/// Registers a kind of objects with the API server, until the end of the test.
+/// Registers the kinds of objects in a file with the API server, until the end of the test. Waits for `kind`.
 pub(super) fn apply_schema(file: &str, kind: &str) -> CleanUp<impl FnMut() + use<>> {
+    let file = schema(file);
+    let deleted = delete_afterwards(&["-f", &file]);
+    kubectl(&["apply", "--server-side", "-f", &file]);
     let name = format!("crd/{kind}");
-    let deleted = delete_afterwards(&[&name]);
-    kubectl(&["apply", "--server-side", "-f", &schema(file)]);
     kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]);
     deleted
 }
