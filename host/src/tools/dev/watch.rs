@@ -105,16 +105,18 @@ impl Sources {
                 ));
             }
             match self.inotify.watch(&folder) {
-                Ok(true) => {}
-                // A link led back to it.
-                Ok(false) => continue,
+                Ok(None) => {}
+                // It is known, or a link led back to it.
+                Ok(Some(known)) if identity(&known) == identity(&folder) => continue,
+                // It was renamed, so that the folders below it have other paths, too.
+                Ok(Some(_)) => {}
                 // It was removed just now.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(cannot_watch(&folder, &error)),
             }
             let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
             let inside = inside.map(|entry| entry.path());
-            ahead.extend(inside.filter(|path| path.is_dir() && !self.is_left_out(path)));
+            ahead.extend(inside.filter(|path| self.is_folder_of_sources(path)));
         }
         Ok(())
     }
@@ -156,9 +158,15 @@ impl Sources {
         changed
     }
 
+    /// Whether it is a folder with sources of a package. It may be a link, except at the top of the package, where
+    /// links often lead to large folders of other things.
     fn is_folder_of_sources(&self, path: &Path) -> bool {
         let is_in_package = self.packages.iter().any(|package| path.starts_with(package));
-        is_in_package && !self.is_left_out(path) && path.is_dir()
+        let is_at_top = self
+            .packages
+            .iter()
+            .any(|package| path.parent() == Some(package.as_path()));
+        is_in_package && !self.is_left_out(path) && path.is_dir() && !(is_at_top && path.is_symlink())
     }
 
     /// Whether it is a source file: not one that cargo or an editor left.
@@ -197,9 +205,14 @@ fn cannot_watch(folder: &Path, error: &io::Error) -> String {
 /// Whether this process's output goes to this file (`dnsweir dev > dev.log`): what is printed about a build
 /// must not cause another.
 fn is_own_output(path: &Path) -> bool {
-    let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
-    let own = ["/proc/self/fd/1", "/proc/self/fd/2"].map(|own| id(Path::new(own)));
-    id(path).is_some_and(|id| own.contains(&Some(id)))
+    let own = ["/proc/self/fd/1", "/proc/self/fd/2"].map(|own| identity(Path::new(own)));
+    identity(path).is_some_and(|id| own.contains(&Some(id)))
+}
+
+/// The device and inode that a path leads to, if any.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let about = fs::metadata(path).ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 #[cfg(test)]
@@ -282,6 +295,47 @@ mod tests {
         world.write("src/lib.rs");
         let beside = fs::canonicalize(world.folder.path().join("beside")).unwrap();
         assert_eq!(watch.changed(), BTreeSet::from([beside, world.at("src/lib.rs")]));
+    }
+
+    #[test]
+    fn what_is_in_a_renamed_folder_is_watched_under_its_new_path() {
+        let world = World::new();
+        fs::create_dir(world.at("src/deep/inner")).unwrap();
+        let mut watch = world.watch();
+        let mut now = "src/deep".to_owned();
+        for (index, takes_its_place) in [false, true].into_iter().enumerate() {
+            let next = format!("src/v{index}");
+            fs::rename(world.at(&now), world.at(&next)).unwrap();
+            if takes_its_place {
+                fs::create_dir(world.at(&now)).unwrap();
+            }
+            let both = BTreeSet::from([&now, &next].map(|path| world.at(path)));
+            assert_eq!(watch.changed(), both);
+            let made = format!("{next}/inner/new{index}");
+            fs::create_dir(world.at(&made)).unwrap();
+            assert_eq!(watch.changed(), BTreeSet::from([world.at(&made)]));
+            let file = format!("{made}/file.rs");
+            world.write(&file);
+            assert_eq!(watch.changed(), BTreeSet::from([world.at(&file)]));
+            now = next;
+        }
+    }
+
+    /// It may lead to more than can be watched.
+    #[test]
+    fn links_at_the_top_of_a_package_are_not_followed() {
+        let world = World::new();
+        let data = world.folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        symlink(&data, world.at("data")).unwrap();
+        let mut watch = world.watch();
+        symlink(&data, world.at("more")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("more")]));
+        fs::write(data.join("file"), "x").unwrap();
+        world.write("src/lib.rs");
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/lib.rs")]));
+        // The package, its source and what is in it, and the configuration's folder.
+        assert_eq!(watch.sources.inotify.watched(), 4);
     }
 
     /// What is linked is a source, and a link to a folder above ends.
