@@ -96,6 +96,7 @@ fn forwards_mut<'a>(
 mod tests {
     use std::fs;
 
+    use super::super::forward::Written;
     use super::super::tests::parse_in;
     use super::*;
 
@@ -138,5 +139,37 @@ mod tests {
         fs::remove_file(folder.path().join("resolv.conf")).unwrap();
         assert!(config.renew_upstreams(|_| Vec::new()));
         assert_eq!(upstreams(&config), ["192.0.2.1", "192.0.2.3"]);
+    }
+
+    #[test]
+    fn the_interface_of_an_upstream_is_looked_up_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "listen \"127.0.0.1\"\n\
+            zone \".\" { forward \"fe80::1%lo\" \"2001:db8::1\" }\n\
+            source \"s\" { forward \"tls://[fe80::2%lo]%dns.example\" }";
+        let first = parse_in(folder.path(), text).unwrap();
+        let mut config = first.clone();
+        // As if it had been another interface of that name.
+        let make_stale = |upstream: &mut Upstream| match &mut upstream.address {
+            SocketAddr::V6(address) if address.scope_id() != 0 => address.set_scope_id(99),
+            _ => {}
+        };
+        for forward in forwards_mut(&mut config.zones, &mut config.sources) {
+            forward.upstreams.iter_mut().for_each(make_stale);
+            for written in &mut forward.written {
+                if let Written::At(upstream, _) = written {
+                    make_stale(upstream);
+                }
+            }
+        }
+        config.interfaces.insert("lo".into(), Some(99));
+        assert!(config.renew_upstreams(|_| Vec::new()));
+        let upstreams = |config: &Config| -> Vec<Upstream> {
+            let all = config.forwards().flat_map(|forward| &forward.upstreams);
+            all.cloned().collect()
+        };
+        assert_eq!(upstreams(&config), upstreams(&first));
+        assert_eq!(config.interfaces, first.interfaces);
+        assert!(!config.renew_upstreams(|_| Vec::new()));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::address::{DNS_PORT, address};
+use super::address::{DNS_PORT, address, interface_index, scope};
 use super::decode::{Decoder, Wrong, arguments, block, child, whole, word};
 use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
@@ -81,8 +81,8 @@ words! {
 /// An upstream with an address, or a file that lists some, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Written {
-    /// An upstream.
-    At(Upstream),
+    /// An upstream, and the interface in its scope.
+    At(Upstream, Option<String>),
     /// The path of a resolv.conf.
     In(PathBuf),
 }
@@ -105,8 +105,17 @@ impl Forward {
         let (mut upstreams, mut rest) = (Vec::<Upstream>::new(), NameServers::default());
         for written in &self.written {
             match written {
-                Written::At(upstream) if upstreams.contains(upstream) => {}
-                Written::At(upstream) => upstreams.push(upstream.clone()),
+                Written::At(upstream, interface) => {
+                    let mut upstream = upstream.clone();
+                    if let (SocketAddr::V6(address), Some(name)) = (&mut upstream.address, interface) {
+                        // Without the interface, the address stays.
+                        address.set_scope_id(interface_index(name).unwrap_or(address.scope_id()));
+                        rest.interfaces.push(name.clone());
+                    }
+                    if !upstreams.contains(&upstream) {
+                        upstreams.push(upstream);
+                    }
+                }
                 Written::In(path) => {
                     let found = resolv_conf::name_servers(path, &refused).ok()?;
                     for address in found.usable {
@@ -268,7 +277,8 @@ impl Found {
         };
         self.schemes.push((scheme, span));
         if let Target::At(upstream) = &target {
-            self.written.push(Written::At(upstream.clone()));
+            self.written
+                .push(Written::At(upstream.clone(), interface(entry, upstream)));
         }
         match self.targets.iter_mut().find(|(known, ..)| *known == target) {
             None => self.targets.push((target, span, false)),
@@ -330,6 +340,14 @@ fn refuse_mixture(decoder: &mut Decoder, schemes: &[(Option<Encryption>, Span)])
         let help = "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`";
         decoder.push(mixed.other(*first_span, "the first").help(help));
     }
+}
+
+/// Returns the interface in the scope of an upstream, as written: it may be recreated with another index.
+fn interface(entry: &KdlEntry, upstream: &Upstream) -> Option<String> {
+    let text = entry.value().as_string()?;
+    let written = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let has_scope = matches!(upstream.address, SocketAddr::V6(address) if address.scope_id() != 0);
+    scope(written).filter(|_| has_scope).map(str::to_owned)
 }
 
 /// Whether an argument names a file; no address starts like this.
