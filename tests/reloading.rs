@@ -255,11 +255,12 @@ fn a_changed_resolv_conf_is_followed_by_the_running_configuration() {
         proxy.get("/status").1.contains("`wokers`")
     });
     assert_eq!(proxy.generation(), 1.0);
-    std::fs::write(&file, "nameserver 192.0.2.54\n").expect("a file");
+    std::fs::write(&file, "nameserver 192.0.2.54\nnameserver 0.0.0.0\n").expect("a file");
     until("the new resolver to be known", || {
         proxy.get("/status").1.contains("192.0.2.54:53")
     });
     assert!(proxy.get("/status").1.contains("`wokers`"));
+    proxy.logged("not the address of a server");
     proxy.reload(&text);
     assert!(proxy.get("/status").1.contains("192.0.2.54:53"));
 }

@@ -227,7 +227,10 @@ impl Proxy {
             Err(stop) => Err(stop),
         };
         match adapted {
-            Ok(()) => tracing::info!("upstreams have other addresses: the previous configuration uses them"),
+            Ok(()) => {
+                self.tell_notes();
+                tracing::info!("upstreams have other addresses: the previous configuration uses them");
+            }
             Err(stop) => {
                 self.refresher.supply(current);
                 tracing::error!(name: REPORT, "could not use the new addresses of upstreams:\n{stop}");

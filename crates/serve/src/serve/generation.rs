@@ -18,7 +18,8 @@ use super::zones::{OfPipeline, Zones};
 
 /// A configuration with its filters compiled and configured, shared by all workers.
 pub struct Generation {
-    /// Starts at 1 and grows with every successful reload.
+    /// Starts at 1. Grows with every successful reload, when a former filter is put back, and when the running
+    /// configuration takes other addresses of its upstreams after a failed reload.
     pub number: u64,
     /// The configuration as written.
     pub config: Config,
