@@ -260,7 +260,7 @@ fn a_changed_resolv_conf_is_followed_by_the_running_configuration() {
         proxy.get("/status").1.contains("192.0.2.54:53")
     });
     assert!(proxy.get("/status").1.contains("`wokers`"));
-    proxy.logged("not the address of a server");
+    proxy.process.logged("not the address of a server");
     proxy.reload(&text);
     assert!(proxy.get("/status").1.contains("192.0.2.54:53"));
 }
