@@ -231,19 +231,35 @@ fn a_loop_for_some_clients_is_cached_for_none() {
         "db CNAME db.shop.example.\n",
     );
     let inside = inside.replace("{ file", "{ from \"127.0.0.2\"; cache; file");
+    // There, all clients get the same answer for the name that a filter puts in place of one of theirs.
+    let without_recursion = Upstream::start(|asked| {
+        let alias = format!("{} 300 CNAME db.shop.example.", asked.name());
+        Reply::Message(asked.message_with(&[&alias]).clear(flags::RA))
+    });
+    let rewritten = format!(
+        "filter \"f\" {{ module \"builtin:rewrite\"; limits time=\"1s\"
+             config {{ name \"exact\" \"db.corp.example\" \"db.internal.test\" }} }}
+         zone \"corp.example\" {{ from \"127.0.0.2\"; cache; use \"f\"; {} }}\n",
+        forward_once(without_recursion.address)
+    );
     let outside = served(folder.path(), "corp.example", "db A 192.0.2.1\n");
-    let proxy = Proxy::start(&format!("{shop}{inside}{outside}"));
-    let query = Message::query("db.shop.example", "A");
-    let asked_by = |number| ask_from([127, 0, 0, number].into(), proxy.address, &query);
-    for _ in 0..2 {
-        assert_eq!(asked_by(2).rcode(), "SERVFAIL");
-        assert_eq!(
-            asked_by(3).answers(),
-            [
-                "db.shop.example. CNAME db.corp.example.",
-                "db.corp.example. A 192.0.2.1"
-            ]
-        );
+    for inside in [inside, rewritten] {
+        let proxy = Proxy::start(&format!("{shop}{inside}{outside}"));
+        let asked_by = |number, name| {
+            let query = Message::query(name, "A");
+            ask_from([127, 0, 0, number].into(), proxy.address, &query)
+        };
+        for name in ["db.corp.example", "db.shop.example"].repeat(2) {
+            assert_eq!(asked_by(2, name).rcode(), "SERVFAIL", "{name}");
+            assert_eq!(
+                asked_by(3, "db.shop.example").answers(),
+                [
+                    "db.shop.example. CNAME db.corp.example.",
+                    "db.corp.example. A 192.0.2.1"
+                ],
+                "{name}"
+            );
+        }
     }
 }
 

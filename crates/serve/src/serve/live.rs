@@ -138,8 +138,9 @@ impl Live {
     /// Whether all clients get the same answer to this internal query.
     pub(crate) fn answers_alike(&self, request: &Request) -> bool {
         let zones = &self.generation.zones;
+        let (name, qtype) = request.first_question();
         self.generation.pipelines[request.pipeline].answers_alike
-            && !zones.depends_on_asker(request.name.as_bytes(), request.qtype)
+            && !zones.depends_on_asker(name.as_bytes(), qtype)
     }
 
     /// Whether `clients` of the zone that answers this internal query turn its client away.

@@ -180,6 +180,17 @@ impl Request {
         before
     }
 
+    /// The name, in lower case, and the type by which its zone was chosen: before filters replaced them.
+    pub(crate) fn first_question(&self) -> (Name, u16) {
+        let first = self.changes.iter().find_map(|change| match &change.what {
+            ChangeKind::Renamed { question, .. } => Some(question),
+            _ => None,
+        });
+        let question = first.unwrap_or(&self.question);
+        let (name, tail) = question.split_at(question.len() - QUESTION_TAIL);
+        (Name::lowercased(name), u16_at(tail, 0))
+    }
+
     /// Discards the changes, because there is no way back. The question is the client's again.
     pub fn end(&mut self) {
         while let Some(change) = self.changes.pop() {
