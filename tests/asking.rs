@@ -143,6 +143,28 @@ fn a_filter_that_asks_itself_is_told_so() {
     }
 }
 
+/// What a failed lookup means is the filter's decision. A name whose alias leads to the filter has an answer.
+#[test]
+fn a_loop_through_a_lookup_is_no_failure_of_the_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("back.test");
+    let zone = "$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\none CNAME pass.asking.test.\n";
+    std::fs::write(&file, zone).expect("a written zone");
+    let upstream = upstream();
+    let proxy = Proxy::start(&format!(
+        "workers 1; filter \"asker\" {{ module \"{}\"; limits time=\"1s\"; config {{ under \"back.test\" }} }}\n\
+         zone \"asking.test\" {{ cache; use \"asker\"; {} }}\n\
+         zone \"back.test\" {{ cache {{ failure \"5m\" }}; file {file:?} }}",
+        guest("asker").display(),
+        forward_once(upstream.address)
+    ));
+    for name in ["pass.asking.test", "one.back.test"].repeat(2) {
+        let answers = proxy.query(name, "A").answers();
+        let last = answers.last().map(String::as_str);
+        assert_eq!(last, Some("pass.asking.test. A 192.0.2.1"), "{name}");
+    }
+}
+
 /// Sixteen lookups that each lead to sixteen more: 32 are made per query, whatever the client.
 #[test]
 fn lookups_of_one_query_are_bounded() {

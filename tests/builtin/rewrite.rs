@@ -291,6 +291,24 @@ fn alias_loops_end() {
     assert!(!answer.has(flags::TC));
 }
 
+/// Each of the names is an alias, wherever the loop was entered.
+#[test]
+fn aliases_of_a_loop_are_answers() {
+    let rules = "cname \"exact\" \"a.test\" \"b.test\"\ncname \"exact\" \"b.test\" \"a.test\"";
+    let proxy = start(
+        "rewrite",
+        rules,
+        "cache { failure \"5m\" }\nuse \"f\"",
+        &anything(),
+    );
+    for (name, target) in [("a.test", "b.test"), ("b.test", "a.test")].repeat(2) {
+        assert_eq!(
+            proxy.query(name, "CNAME").answers(),
+            [format!("{name}. CNAME {target}.")]
+        );
+    }
+}
+
 /// A rewritten query stays in the zone of the client's name: a filter changes the question, not the pipeline.
 #[test]
 fn a_rewritten_query_stays_in_its_pipeline() {

@@ -62,11 +62,12 @@ impl Worker {
         // Nested lists would multiply the cost of a query, so only the first alias may have several targets.
         if comes_back.is_some() || request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
-            return Some(match comes_back {
-                // As for every client that asks for a name of the loop.
-                Some(true) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
-                // That says nothing about this name, only about the aliases that led to it.
-                _ => Response::unstored(rcode::SERVFAIL, ExtendedError::Other),
+            // It is one for every client that asks for a name of it, except for the CNAME itself. Anything
+            // else says nothing about this name, only about the aliases that led to it.
+            let store = comes_back == Some(true) && request.qtype != rtype::CNAME;
+            return Some(Response {
+                store,
+                ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
             });
         }
         let mut targets = targets.iter();

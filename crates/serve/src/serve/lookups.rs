@@ -166,6 +166,9 @@ impl Worker {
         let waiting = Waiting {
             place: Some(place),
             until: Some(until),
+            // A loop through a lookup ends by its depth. What a failed lookup means for the names that led to
+            // it is the filter's decision.
+            trail: None,
             ..query.waiting.of_inner(live, request)
         };
         Some((inner, waiting))

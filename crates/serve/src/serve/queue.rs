@@ -60,11 +60,11 @@ pub(super) struct Waiting {
     pub until: Option<Instant>,
     /// How many lookups were made for the client's query; set by the first.
     pub lookups: OnceCell<Rc<Cell<u8>>>,
-    /// The internal queries that led to this one.
+    /// The internal queries whose aliases led to this one.
     pub trail: Option<Rc<Trail>>,
 }
 
-/// An internal query that led to another one, and those before it.
+/// An internal query whose alias led to another one, and those before it.
 pub(super) struct Trail {
     /// Where it was then: the hash of its question, its pipeline and its stage.
     at: (u64, usize, usize),
