@@ -20,6 +20,7 @@ use dnsweir_os::clock::Uptime;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 use super::bounds::{Bounds, CloseReason};
 use super::buffers::Buffers;
@@ -156,6 +157,14 @@ impl ClientConnections {
     /// Resolves when no client waits for a reply any more, or has any left to take. To be called at the end.
     pub async fn settled(&self) {
         self.ending.store(true, SeqCst);
+        self.none_owes().await;
+        // What HTTP/2 has just taken of a reply is not written yet. The task that will do so runs on the
+        // connection's thread. Where that is this one, it is due before this task.
+        yield_now().await;
+        self.none_owes().await;
+    }
+
+    async fn none_owes(&self) {
         loop {
             let owing = self.owing();
             if owing.is_empty() {

@@ -1,5 +1,5 @@
 use tokio::runtime::LocalRuntime;
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::spawn_local;
 
 use super::*;
 
@@ -92,6 +92,29 @@ fn an_end_waits_for_replies_to_come_and_to_be_taken() {
         yield_now().await;
         assert!(!settled.is_finished());
         takes.piece(1, 100);
+        settled.await.unwrap();
+    });
+}
+
+/// HTTP/2 takes a piece in the task of its stream, and writes it in that of its connection.
+#[test]
+fn an_end_waits_for_what_is_taken_and_about_to_be_written() {
+    LocalRuntime::new().unwrap().block_on(async {
+        let all = all("", 10);
+        let connection = open(&all, "10.0.0.1", 1);
+        assert!(connection.reply(1, b"reply".to_vec()));
+        let ending = Arc::clone(&all);
+        let settled = spawn_local(async move { ending.settled().await });
+        yield_now().await;
+        assert!(connection.piece(1, 100).is_some());
+        let writing = Arc::clone(&connection);
+        let written = spawn_local(async move { writing.set_unflushed(true) });
+        written.await.unwrap();
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        assert!(!settled.is_finished());
+        connection.set_unflushed(false);
         settled.await.unwrap();
     });
 }
