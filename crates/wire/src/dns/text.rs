@@ -15,9 +15,12 @@ pub fn type_text(rtype: u16) -> String {
     Rtype::from_int(rtype).to_string()
 }
 
-/// Parses a type's name, in any letter case, or its number: `TYPE65280`.
+/// Parses a type's name, in any letter case, or its number: `TYPE65280`. `*` is ANY (RFC 1035 section 3.2.3).
 pub fn parse_type(text: &str) -> Option<u16> {
-    text.parse().ok().map(|known: Rtype| known.to_int())
+    match text {
+        "*" => Some(rtype::ANY),
+        _ => text.parse().ok().map(|known: Rtype| known.to_int()),
+    }
 }
 
 /// Classes by name (RFC 1035 section 3.2.4, RFC 2136 section 2.4).
@@ -157,6 +160,7 @@ mod tests {
         }
         assert_eq!(parse_type("https"), Some(65));
         assert_eq!(parse_type("type1"), Some(1));
+        assert_eq!(parse_type("*"), Some(255));
         for wrong in ["", "TYPE", "TYPE65536", "A A", "Ä"] {
             assert_eq!(parse_type(wrong), None, "{wrong}");
         }
