@@ -251,16 +251,24 @@ fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (u
     let qtype = u16_at(message, question_end - QUESTION_TAIL);
     let mut kept = [0; 3];
     let mut end = question_end;
-    let (mut servers, mut target, mut is_final) = (None, None, false);
+    let (mut target, mut is_final) = (None, false);
+    // The owner of the last NS record as it is encoded, and whether those so far are a referral.
+    let (mut zone, mut refers) = (None, false);
     while let Some(Ok(record)) = walk.next() {
         if walk.position() > room {
             // RFC 9471 section 3.1. Whether the missing addresses lie below the cut is not looked at: asking
             // again over TCP is never wrong.
-            let refers = !is_final && servers.is_some_and(|zone| leads_below(message, target, zone));
+            let refers = refers && !is_final;
             return (end, kept, refers || record.section != Section::Additional);
         }
         match (record.section, record.rtype) {
-            (Section::Authority, rtype::NS) => servers = servers.or(Some(record.start)),
+            (Section::Authority, rtype::NS) => {
+                // Type and class are between the owner and the TTL.
+                let owner = &message[record.start..record.ttl_at - 4];
+                if zone.replace(owner) != Some(owner) {
+                    refers |= leads_below(message, target, record.start);
+                }
+            }
             (Section::Authority, rtype::SOA) => is_final = true,
             (Section::Answer, of) if of == qtype || qtype == rtype::ANY => is_final = true,
             // An alias may lead to a referral.
@@ -459,6 +467,24 @@ mod tests {
             let alias = record(b"\xc0\x0c", rtype::CNAME, target);
             let got = short_of_one_byte(qtype, [&[&alias], &[&servers], &[&address]]);
             assert_eq!(got, (truncated, 0), "{target:?}");
+        }
+    }
+
+    /// Whichever servers come first.
+    #[test]
+    fn an_alias_beside_servers_of_two_zones_may_be_a_referral() {
+        let alias = record(b"\xc0\x0c", rtype::CNAME, b"\x03cdn\x04test\0");
+        let own = record(b"\xc0\x10", rtype::NS, b"\x02ns\xc0\x10");
+        let targets = record(b"\x04test\0", rtype::NS, b"\x02ns\x04test\0");
+        let address = record(b"\x02ns\x04test\0", rtype::A, &[127, 0, 0, 1]);
+        for (servers, truncated) in [
+            ([&own, &own], false),
+            ([&own, &targets], true),
+            ([&targets, &own], true),
+            ([&targets, &targets], true),
+        ] {
+            let got = short_of_one_byte(rtype::A, [&[&alias], &servers, &[&address]]);
+            assert_eq!(got, (truncated, 0), "{servers:?}");
         }
     }
 
