@@ -227,6 +227,8 @@ fn a_miss_does_not_grow_by_a_tenth(filters: &str, before: f64) {
         ];
         counted(&[], &what)
     };
+    // Valgrind's processor may lack what this one has: then the first run there compiles the filters again.
+    misses(16);
     let each = (misses(many) - misses(few)) / (many - few) as f64;
     stays_within_a_tenth(&format!("{filters} miss"), each, before);
 }
