@@ -21,7 +21,7 @@ impl Filter for Spin {
         }
         if name.starts_with("busy") {
             // Counted, so that the work is the same on every machine.
-            for step in 0..3_000_000_u32 {
+            for step in 0..30_000_000_u32 {
                 std::hint::black_box(step);
             }
         }
