@@ -1,7 +1,7 @@
 //! Servers on loopback that answer as written.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -36,17 +36,21 @@ fn listener(connections: Vec<Vec<&'static str>>) -> (SocketAddr, mpsc::Receiver<
         for answers in connections {
             let (mut stream, _) = listener.accept().unwrap();
             for answer in answers {
-                let mut request = Vec::new();
-                let mut octet = [0];
-                while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
-                    request.extend(octet);
-                }
-                let _ = tell.send(String::from_utf8(request).unwrap());
+                let _ = tell.send(String::from_utf8(head(&mut stream)).unwrap());
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         }
     });
     (address, asked)
+}
+
+/// Reads the head of a request, octet by octet: what follows is left in the stream.
+fn head(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut head, mut octet) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
+        head.extend(octet);
+    }
+    head
 }
 
 fn get(path: &str) -> Request<Full<Bytes>> {
@@ -103,14 +107,10 @@ fn a_request_that_changes_nothing_is_repeated_after_a_reset() {
     let mut session = Session::new(endpoint);
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut octet = [0];
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut octet).unwrap() > 0 {
-            request.extend(octet);
-        }
+        head(&mut stream);
         stream.write_all(SHORT.as_bytes()).unwrap();
         // The next request has begun; the rest of it is never read.
-        stream.read_exact(&mut octet).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
         drop(stream);
         let (mut stream, _) = listener.accept().unwrap();
         assert!(stream.read(&mut [0; 1024]).unwrap() > 0);

@@ -103,7 +103,8 @@ impl Line {
 pub fn lines(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut add = |chain, text| lines.push(Line { chain, text });
-    for listener in plan.heartbeats() {
+    let heartbeats = plan.heartbeats();
+    for listener in &heartbeats {
         let (family, ip, port) = (family(listener.ip()), listener.ip(), listener.port());
         let set = set(listener.ip());
         add(
@@ -137,7 +138,7 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
             );
             // It takes these, too, while somebody has flushed that rule: then kube-proxy's rules may be gone as well,
             // and the detour would lead nowhere.
-            if plan.heartbeats().contains(&from) {
+            if heartbeats.contains(&from) {
                 let set = set(from.ip());
                 add(
                     Chain::Detour,
