@@ -123,7 +123,7 @@ impl Worker {
             let refused = Response::unstored(rcode::REFUSED, ExtendedError::Prohibited);
             return Some((inner, refused));
         }
-        let waiting = query.waiting.of_inner(live, &query.request);
+        let waiting = query.waiting.of_target(live, &query.request);
         let inner = self.ask_from_the_top(live, inner, waiting).await.ok()?;
         match inner.state {
             State::Response(found) => Some((inner.request, found)),

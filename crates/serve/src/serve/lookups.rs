@@ -166,10 +166,9 @@ impl Worker {
         let waiting = Waiting {
             place: Some(place),
             until: Some(until),
-            // A loop through a lookup ends by its depth. What a failed lookup means for the names that led to
-            // it is the filter's decision.
-            trail: None,
-            ..query.waiting.of_inner(live, request)
+            // Without the trail of aliases: a loop through a lookup ends by its depth, and what a failed lookup
+            // means for the names that led to it is the filter's decision.
+            ..query.waiting.of_inner(request)
         };
         Some((inner, waiting))
     }

@@ -104,8 +104,18 @@ impl Waiting {
         until
     }
 
-    /// The state of a query that is made for this waiting one.
-    pub(super) fn of_inner(&self, live: &Live, request: &Request) -> Waiting {
+    /// The state of a query that is made for this waiting one. It begins a trail of its own.
+    pub(super) fn of_inner(&self, request: &Request) -> Waiting {
+        Waiting {
+            place: self.place.clone(),
+            until: self.until(request),
+            lookups: OnceCell::from(Rc::clone(self.lookups_made())),
+            trail: None,
+        }
+    }
+
+    /// The same for the target of an alias, which goes on from here.
+    pub(super) fn of_target(&self, live: &Live, request: &Request) -> Waiting {
         let step = || {
             Rc::new(Trail {
                 at: place(request),
@@ -114,11 +124,9 @@ impl Waiting {
             })
         };
         Waiting {
-            place: self.place.clone(),
-            until: self.until(request),
-            lookups: OnceCell::from(Rc::clone(self.lookups_made())),
             // A client's query does not count: sources may answer it otherwise than ours.
             trail: (request.depth > 0).then(step),
+            ..self.of_inner(request)
         }
     }
 
