@@ -162,6 +162,25 @@ fn ended_under_load_beside_nftables() {
     ended(KubeProxy::Nftables);
 }
 
+/// A stub resolver asks again when an answer does not come, but gives up when a port is closed, though the next
+/// process may be there before its second try.
+#[test]
+fn an_end_that_removes_the_link_refuses_no_datagram() {
+    let Some(_place) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let proxy = world.start(CONFIG);
+    let servers = ["169.254.20.10", "fd00:20::10"];
+    let loads = servers.map(|server| Load::start(&world.pod(), server, Protocol::Udp));
+    settle();
+    await_prompt(&world, &servers);
+    terminate(proxy);
+    for (server, load) in servers.iter().zip(loads) {
+        let fates = load.stop();
+        println!("{server}: {} of {} lost", fates.lost(), fates.count());
+        assert_eq!(fates.refused(), 0, "{server}");
+    }
+}
+
 #[test]
 fn a_client_on_the_node_gets_the_cluster_dns() {
     let Some(_place) = place(&[]) else { return };

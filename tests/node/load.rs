@@ -186,6 +186,12 @@ impl Fates {
         self.of(Answer::Nobody)
     }
 
+    /// How many went unanswered without a wait, since nobody listened.
+    pub fn refused(&self) -> usize {
+        let refused = |asked: &&Asked| asked.answer == Answer::Nobody && asked.took < TIMEOUT / 2;
+        self.0.iter().filter(refused).count()
+    }
+
     /// How many were answered, but took longer than this.
     pub fn slower_than(&self, limit: Duration) -> usize {
         let slow = |asked: &&Asked| asked.answer != Answer::Nobody && asked.took > limit;

@@ -147,6 +147,14 @@ impl Sockets {
             switch: Arc::new(switch),
         })
     }
+
+    /// Binds sockets whose packets the kernel drops. To clients it seems that packets are lost, which they send again;
+    /// where nobody listens, they are refused and give up.
+    pub fn bind_silent(address: Address) -> Result<Sockets, BindError> {
+        let sockets = Sockets::bind(address, Port::Shared)?;
+        sockets.switch.silence();
+        Ok(sockets)
+    }
 }
 
 /// Sockets registered with the runtime of the worker that will use them: nothing can fail any more.

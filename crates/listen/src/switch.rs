@@ -9,8 +9,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
+use std::slice;
 
-use socket2::{Socket, Type};
+use socket2::{SockFilter, Socket, Type};
 
 /// An unused port: no query comes from it.
 const NOWHERE: u16 = 1;
@@ -50,6 +51,17 @@ impl Switch {
             refuse_datagrams(socket, self.address);
         }
         self.connections.iter().for_each(refuse_connections);
+    }
+
+    /// Drops what arrives from now on: datagrams, and packets that would open a connection.
+    pub(super) fn silence(&self) {
+        // A classic BPF program of one instruction: take nothing of the packet.
+        let nothing = SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
+        for socket in self.datagrams.iter().chain(&self.connections) {
+            if let Err(error) = socket.attach_filter(slice::from_ref(&nothing)) {
+                tracing::debug!(address = %self.address, %error, "cannot silence a listener");
+            }
+        }
     }
 
     /// Makes the kernel give the UDP sockets what arrives on a processor, instead of choosing by hash; `None`
@@ -207,6 +219,26 @@ mod tests {
             Sockets::bind(address, Port::Own);
             drop(sockets);
             Sockets::bind(address, Port::Own);
+        }
+    }
+
+    #[test]
+    fn silence_is_as_if_packets_were_lost() {
+        for ip in ["127.0.0.1", "::1"] {
+            let Some(address) = free(ip) else { continue };
+            let sockets = bind(address);
+            sockets.switch.silence();
+            let client = UdpSocket::bind((ip, 0)).unwrap();
+            client.connect(address).unwrap();
+            client.send(b"query").unwrap();
+            assert_eq!(
+                sockets.udp.recv(&mut [0; 9]).unwrap_err().kind(),
+                ErrorKind::WouldBlock,
+                "{ip}"
+            );
+            client.send(b"query").expect("the first was not refused");
+            let connected = TcpStream::connect_timeout(&address, Duration::from_millis(100));
+            assert_eq!(connected.unwrap_err().kind(), ErrorKind::TimedOut, "{ip}");
         }
     }
 

@@ -620,6 +620,7 @@ impl Proxy {
             // From now on the successor answers probes.
             drop(self.admin);
         }
+        let _silenced = (reconciler.is_some() && !handed_over).then(|| silenced(&self.state));
         for worker in &self.workers {
             worker.send(Command::Stop { within: DRAIN });
         }
@@ -642,6 +643,17 @@ impl Proxy {
         let remains = "parts of the node's network setup remain; `dnsweir node down` removes them";
         dropped.map_err(|error| Stop::Machine(format!("{error}: {remains}")))
     }
+}
+
+/// Returns silent sockets for this node's own addresses, from before the workers stop listening until the addresses are
+/// gone. After a rollout another process has them a second later: what is lost until then is sent again.
+fn silenced(state: &State) -> Vec<Sockets> {
+    let generation = Arc::clone(&state.generation.read());
+    let own = generation.config.listen.each();
+    let own = own.filter(|(address, _)| !address.ip().is_loopback());
+    // Without them, clients are refused for some milliseconds.
+    own.filter_map(|address| Sockets::bind_silent(address).ok())
+        .collect()
 }
 
 /// Starts to monitor the workers.
