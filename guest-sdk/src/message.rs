@@ -9,9 +9,9 @@ use std::time::Duration;
 use critical_section as _;
 pub use hickory_proto as hickory;
 
-use hickory::op;
-use hickory::rr::{RData, Record};
-use hickory::serialize::binary::{BinDecodable, BinEncodable, BinEncoder, NameEncoding};
+use hickory::op::{Header, OpCode, Query};
+use hickory::rr::{RData, Record, RecordType};
+use hickory::serialize::binary::{BinDecodable, BinDecoder, BinEncodable, BinEncoder, NameEncoding};
 
 use crate::{Class, Found, NameBuf, Rdata, Response, ResponseEdit, Section, Selector, Type, budget};
 
@@ -38,7 +38,11 @@ const REMOVED: usize = 16;
 /// assert!(message.addresses().eq([IpAddr::from(address)]));
 /// ```
 #[derive(Debug, Clone)]
-pub struct Message(op::Message);
+pub struct Message {
+    answers: Vec<Record>,
+    authority: Vec<Record>,
+    additional: Vec<Record>,
+}
 
 impl Message {
     /// Parses a message in wire format.
@@ -46,22 +50,35 @@ impl Message {
     /// # Errors
     /// If it is malformed.
     pub fn read(wire: &[u8]) -> Result<Message, Unreadable> {
-        op::Message::from_bytes(wire).map(Message).map_err(|_| Unreadable)
+        // Not by hickory-proto's `Message`: it can panic with a record as text, so that every module would contain
+        // 50 KB of code that writes records.
+        let mut decoder = BinDecoder::new(wire);
+        let header = Header::read(&mut decoder).map_err(|_| Unreadable)?;
+        for _ in 0..header.counts.queries {
+            Query::read(&mut decoder).map_err(|_| Unreadable)?;
+        }
+        let is_update = header.metadata.op_code == OpCode::Update;
+        let mut section = |section, count| records(&mut decoder, section, count, is_update);
+        Ok(Message {
+            answers: section(Section::Answer, header.counts.answers)?,
+            authority: section(Section::Authority, header.counts.authorities)?,
+            additional: section(Section::Additional, header.counts.additionals)?,
+        })
     }
 
     /// The answer section, in order.
     pub fn answers(&self) -> &[Record] {
-        &self.0.answers
+        &self.answers
     }
 
     /// The authority section.
     pub fn authority(&self) -> &[Record] {
-        &self.0.authorities
+        &self.authority
     }
 
-    /// The additional section.
+    /// The additional section, without its OPT record.
     pub fn additional(&self) -> &[Record] {
-        &self.0.additionals
+        &self.additional
     }
 
     /// The records of a section.
@@ -165,6 +182,31 @@ impl Message {
     }
 }
 
+/// Reads the records of a section, except OPT.
+fn records(
+    decoder: &mut BinDecoder<'_>,
+    section: Section,
+    count: u16,
+    is_update: bool,
+) -> Result<Vec<Record>, Unreadable> {
+    let mut records = Vec::with_capacity(usize::from(count.min(8)));
+    let mut has_opt = false;
+    for _ in 0..count {
+        let record = Record::read(decoder).map_err(|_| Unreadable)?;
+        match record.record_type() {
+            // One at most (RFC 6891 section 6.1.1).
+            RecordType::OPT if has_opt || section != Section::Additional => return Err(Unreadable),
+            RecordType::OPT => has_opt = true,
+            // These sign whole messages.
+            RecordType::SIG | RecordType::TSIG if section != Section::Additional => return Err(Unreadable),
+            // Only prerequisites and deletions of dynamic updates have none (RFC 2136 sections 2.4 and 2.5).
+            _ if matches!(record.data, RData::Update0(_)) && !is_update => return Err(Unreadable),
+            _ => records.push(record),
+        }
+    }
+    Ok(records)
+}
+
 /// A record as a verdict may have it, and what the host counts for it; none if no verdict may.
 fn writable(record: &Record) -> Option<(crate::Record, usize)> {
     let rtype = Type(record.record_type().into());
@@ -262,14 +304,7 @@ impl TryFrom<&hickory::rr::Name> for NameBuf {
 impl From<crate::Name<'_>> for hickory::rr::Name {
     fn from(name: crate::Name<'_>) -> hickory::rr::Name {
         // Both types enforce the limits of RFC 1035 section 2.3.4.
-        let name = hickory::rr::Name::from_labels(name.labels());
-        name.map_or_else(
-            |_| hickory::rr::Name::root(),
-            |mut name| {
-                name.set_fqdn(true);
-                name
-            },
-        )
+        hickory::rr::Name::from_bytes(name.as_wire()).unwrap_or_else(|_| hickory::rr::Name::root())
     }
 }
 
@@ -415,6 +450,35 @@ mod tests {
         assert_eq!(message.answers().len(), usize::from(count));
         let kept = replacements(message.with_sections([(Section::Answer, message.answers())]));
         assert_eq!(kept.len(), budget::MOST / (budget::RECORD + LONGEST + 4));
+    }
+
+    /// hickory-proto's own type for messages is not used only because of its size.
+    #[test]
+    fn sections_are_those_that_hickory_reads() {
+        const RESPONSE: u8 = 0x80;
+        const UPDATE: u8 = 5 << 3;
+        let records: [&[u8]; 4] = [
+            b"\0\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01", // an address
+            b"\0\0\x01\0\x01\0\0\0\x3c\0\0",                 // no data
+            b"\0\0\x18\0\xff\0\0\0\0\0\x01x",                // SIG
+            b"\0\0\x29\x04\xd0\0\0\0\0\0\0",                 // OPT
+        ];
+        let pairs = records.map(|first| records.map(|second| [first, second].concat()));
+        let counts = [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 0, 1], [0, 0, 3]];
+        for pair in pairs.as_flattened() {
+            for [answers, authority, additional] in counts {
+                for flags in [RESPONSE, UPDATE] {
+                    let header = [0, 0, flags, 0, 0, 1, 0, answers, 0, authority, 0, additional];
+                    let wire = [&header[..], b"\x01a\0\0\x01\0\x01", pair].concat();
+                    let ours = Message::read(&wire).ok();
+                    let ours = ours.map(|message| [message.answers, message.authority, message.additional]);
+                    let theirs = hickory::op::Message::from_bytes(&wire).ok();
+                    let theirs =
+                        theirs.map(|theirs| [theirs.answers, theirs.authorities, theirs.additionals]);
+                    assert_eq!(ours, theirs, "{wire:?}");
+                }
+            }
+        }
     }
 
     #[test]
