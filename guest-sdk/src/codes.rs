@@ -67,11 +67,12 @@ macro_rules! codes {
 
             /// Accepts the registered name or the generic form (RFC 3597 section 5), in any letter case.
             fn from_str(text: &str) -> Result<$code, UnknownCode> {
-                $(
-                    if text.eq_ignore_ascii_case(stringify!($name)) {
-                        return Ok($code::$name);
-                    }
-                )*
+                // A table: a comparison for each name would be 10 KB of code.
+                const NAMES: &[(&str, $code)] = &[$((stringify!($name), $code::$name),)*];
+                let named = NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+                if let Some((_, code)) = named {
+                    return Ok(*code);
+                }
                 match text.split_at_checked($generic.len()) {
                     Some((start, number)) if start.eq_ignore_ascii_case($generic) => {
                         // `u16::from_str` would accept a sign.
