@@ -8,6 +8,9 @@ use std::time::Duration;
 // Links its implementation.
 use critical_section as _;
 pub use hickory_proto as hickory;
+// Turned off, as Cargo.toml says.
+#[cfg(target_family = "wasm")]
+use tracing as _;
 
 use hickory::op::{Header, OpCode, Query};
 use hickory::rr::{RData, Record, RecordType};
