@@ -1,8 +1,12 @@
 //! Collects what `dnsweir filter new` copies: the SDK, the interface, and examples in other languages.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 /// Folders in `examples/languages/` that `dnsweir filter new --lang` copies.
 const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];
@@ -47,18 +51,33 @@ fn write_sdk(workspace: &Path) {
         .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
     let interface = interface.unwrap_or_else(|| fail("wit/types.wit has no `package dnsweir:filter@…;`"));
     let mut text = format!(
-        "const SDK: &[(&str, &str)] = &{sdk:?};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
-         const INTERFACE: &str = {interface:?};\nconst WIT: &[(&str, &str)] = &{wit:?};\n\
-         const EXAMPLES: &[(&str, &[(&str, &str)])] = &["
+        "const SDK: &[(&str, &[u8])] = {};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
+         const INTERFACE: &str = {interface:?};\nconst WIT: &[(&str, &[u8])] = {};\n\
+         const EXAMPLES: &[(&str, &[(&str, &[u8])])] = &[",
+        packed(&sdk),
+        packed(&wit)
     );
     for (language, files) in examples {
-        text.push_str(&format!("({language:?}, &{files:?}),"));
+        text.push_str(&format!("({language:?}, {}),", packed(&files)));
     }
     text.push_str("];\n");
     let path = PathBuf::from(variable("OUT_DIR")).join("sdk.rs");
     if let Err(error) = fs::write(&path, text) {
         fail(&format!("cannot write {}: {error}", path.display()));
     }
+}
+
+/// Returns the files as Rust, each compressed: a megabyte of text would be a part of the program that hardly anybody
+/// needs.
+fn packed(files: &[(String, String)]) -> String {
+    let mut packed = String::from("&[");
+    for (name, text) in files {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+        let octets = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+        let octets = octets.unwrap_or_else(|error| fail(&format!("cannot compress {name}: {error}")));
+        packed.push_str(&format!("({name:?}, b\"{}\"),", octets.escape_ascii()));
+    }
+    packed + "]"
 }
 
 /// Returns the files below a folder in order, except build outputs, and makes cargo watch them.

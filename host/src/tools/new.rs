@@ -5,15 +5,16 @@
 //! the example in `examples/languages`, which the tests build.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use flate2::bufread::DeflateDecoder;
 
 use super::Stop;
 
-// Collected by `host/build.rs`. Pairs of path and text: `SDK`, `WIT` and, by language, `EXAMPLES`.
+// Collected by `host/build.rs`. Pairs of path and compressed text: `SDK`, `WIT` and, by language, `EXAMPLES`.
 // `DEPENDENCIES`: the SDK's features and dependencies, from its manifest; `INTERFACE`: the interface's
 // version.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
@@ -150,7 +151,7 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
     }
     let around = folder.parent().unwrap_or(Path::new(""));
     let (own, shared, extended) = match (language, workspace) {
-        (Language::Rust, false) => ([rust(true), sdk()].concat(), Files::new(), None),
+        (Language::Rust, false) => ([rust(true), sdk()?].concat(), Files::new(), None),
         (Language::Rust, true) => match with_member(around)? {
             Some(manifest) => (rust(false), Files::new(), Some(manifest)),
             None => (rust(false), new_workspace(around)?, None),
@@ -158,7 +159,7 @@ pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String,
         (_, true) => {
             return Err(Stop::Refused("only filters in Rust share a workspace".into()));
         }
-        (language, false) => (script(language), Files::new(), None),
+        (language, false) => (script(language)?, Files::new(), None),
     };
     if !around.as_os_str().is_empty() {
         fs::create_dir_all(around).map_err(|error| failed(around, &error))?;
@@ -213,7 +214,7 @@ fn with_member(folder: &Path) -> Result<Option<String>, Stop> {
 /// The shared files of a workspace to be made in a folder, which must have none of them: they are somebody's.
 fn new_workspace(folder: &Path) -> Result<Files, Stop> {
     let manifest = [WORKSPACE, PROFILES].concat();
-    let files = [vec![(MANIFEST_FILE.to_owned(), manifest)], sdk()].concat();
+    let files = [vec![(MANIFEST_FILE.to_owned(), manifest)], sdk()?].concat();
     let mut paths = files.iter().map(|(path, _)| folder.join(path));
     // Also a link to nowhere is somebody's.
     match paths.find(|path| path.symlink_metadata().is_ok()) {
@@ -234,6 +235,17 @@ fn files(of: &[(&str, &str)]) -> Files {
         .collect()
 }
 
+/// Unpacks files that `host/build.rs` has compressed.
+fn unpacked(files: &[(&str, &[u8])]) -> Result<Files, Stop> {
+    let unpack = |(path, octets): &(&str, &[u8])| {
+        let mut text = String::new();
+        let read = DeflateDecoder::new(*octets).read_to_string(&mut text);
+        read.map_err(|error| failed(Path::new(path), &error))?;
+        Ok(((*path).to_owned(), text))
+    };
+    files.iter().map(unpack).collect()
+}
+
 /// The files of a Rust filter, without those it can share.
 fn rust(alone: bool) -> Files {
     let manifest = if alone {
@@ -245,15 +257,14 @@ fn rust(alone: bool) -> Files {
 }
 
 /// The SDK, and the files that make cargo use it.
-fn sdk() -> Files {
-    let sources = SDK
-        .iter()
-        .map(|(path, text)| (format!("vendor/dnsweir-filter/{path}"), (*text).to_owned()));
-    files(&SHARED).into_iter().chain(sources).collect()
+fn sdk() -> Result<Files, Stop> {
+    let sources = unpacked(SDK)?.into_iter();
+    let sources = sources.map(|(path, text)| (format!("vendor/dnsweir-filter/{path}"), text));
+    Ok(files(&SHARED).into_iter().chain(sources).collect())
 }
 
 /// A filter built by `build.sh`: the language's example under the filter's own name.
-fn script(language: Language) -> Files {
+fn script(language: Language) -> Result<Files, Stop> {
     let known = language.to_possible_value();
     let known = known.as_ref().map(PossibleValue::get_name).unwrap_or_default();
     let example = EXAMPLES.iter().find(|(language, _)| *language == known);
@@ -261,14 +272,13 @@ fn script(language: Language) -> Files {
         Language::Javascript | Language::Python => WIT,
         Language::Rust | Language::C | Language::Go => &[],
     };
-    let example = example.map_or(&[][..], |(_, files)| files);
-    let example = example.iter().map(|(path, text)| {
-        let text = text
+    let mut example = unpacked(example.map_or(&[][..], |(_, files)| files))?;
+    for (_, text) in &mut example {
+        *text = text
             .replace("names.wasm", "{name}.wasm")
             .replace("../../../wit", "wit");
-        ((*path).to_owned(), text)
-    });
-    [files(&SCRIPT), files(interface), example.collect()].concat()
+    }
+    Ok([files(&SCRIPT), unpacked(interface)?, example].concat())
 }
 
 /// Writes files, of which none may exist.
@@ -359,8 +369,8 @@ mod tests {
         ];
         for language in Language::value_variants() {
             let all = match language {
-                Language::Rust => [rust(true), rust(false), sdk()].concat(),
-                other => script(*other),
+                Language::Rust => [rust(true), rust(false), sdk().unwrap()].concat(),
+                other => script(*other).unwrap(),
             };
             assert!(all.len() > SCRIPT.len(), "{language:?}");
             for (path, text) in all {
