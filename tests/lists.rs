@@ -1,9 +1,12 @@
 //! Named lists, as seen by clients, operators and the metrics.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
+use harness::pods::{Cluster, PODS, put_pod};
 use harness::web::WebServer;
 use harness::{Message, Proxy, Upstream, client, until};
+use serde_json::json;
 
 /// An upstream that has an address for each of these.
 fn upstream() -> Upstream {
@@ -16,21 +19,25 @@ fn upstream() -> Upstream {
     ])
 }
 
+/// Writes a file into a folder, and returns its path.
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let file = folder.join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
 #[test]
 fn what_is_on_a_list_is_blocked() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), upstream());
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write(
+    let write = |name: &str, text: &str| write(folder.path(), name, text);
+    let ads = write(
         "ads",
         "! a list\n||ads.example^\n@@||good.ads.example^\nexample.com##.banner\n",
     );
-    write("kids", "0.0.0.0 games.example\n");
-    let at = |name: &str| folder.path().join(name);
+    let kids = write("kids", "0.0.0.0 games.example\n");
     let text = format!(
-        "zone \".\" {{\n lists {{ list \"ads\" {{ source {:?} }}; list \"kids\" {{ source {:?}; clients \"127.0.0.7\"; answer \"192.0.2.99\" }} }}\n\
+        "zone \".\" {{\n lists {{ list \"ads\" {{ source {ads:?} }}; list \"kids\" {{ source {kids:?}; clients \"127.0.0.7\"; answer \"192.0.2.99\" }} }}\n\
          cache; forward \"{}\" }}",
-        at("ads"),
-        at("kids"),
         upstream.address
     );
     let proxy = Proxy::start(&text);
@@ -75,6 +82,67 @@ fn what_is_on_a_list_is_blocked() {
     write("ads", "||www.example^\n");
     until("the list is read", || said("www.example.") == denied());
     assert_eq!(said("ads.example.").1, ["ads.example. A 192.0.2.1"]);
+}
+
+/// No cache and no alias brings one client what a list says to another.
+#[test]
+fn a_list_may_be_for_some_pods() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), upstream());
+    let games = write(folder.path(), "games", "games.example\n");
+    let money = write(folder.path(), "money", "www.example\n");
+    let zone = "$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\nplay CNAME games.example.\n";
+    let zone = write(folder.path(), "zone", zone);
+    let text = format!(
+        "{PODS}\nzone \".\" {{\n lists {{ list \"kids\" {{ source {games:?}; namespaces \"shop\" }}\n\
+         list \"money\" {{ source {money:?}; namespace-labels \"kind in (money)\"; answer \"nodata\" }} }}\n\
+         cache; forward \"{}\" }}\n\
+         zone \"alias.test\" {{ cache; file {zone:?} }}",
+        upstream.address
+    );
+    let cluster = Cluster::start(&text, |server| {
+        server.put(
+            "namespaces",
+            "bank",
+            json!({"metadata": {"labels": {"kind": "money"}}}),
+        );
+        put_pod(server, "shop/web", "127.0.7.1", 1);
+        put_pod(server, "bank/api", "127.0.7.2", 2);
+    });
+    let said = |address: &str, name: &str| {
+        let reply = cluster.ask(address, name);
+        (reply.rcode(), reply.answers())
+    };
+    let denied = || ("NXDOMAIN".to_owned(), Vec::new());
+    let found = |answers: &[&str]| {
+        let answers = answers.iter().map(|answer| (*answer).to_owned());
+        ("NOERROR".to_owned(), answers.collect::<Vec<String>>())
+    };
+    let (play, game) = (
+        "play.alias.test. CNAME games.example.",
+        "games.example. A 192.0.2.3",
+    );
+    let (shop, bank, host) = ("127.0.7.1", "127.0.7.2", "127.0.0.1");
+    for client in [bank, shop, host].repeat(2) {
+        let is_kid = client == shop;
+        let expected = if is_kid { denied() } else { found(&[game]) };
+        assert_eq!(said(client, "games.example."), expected, "{client}");
+        let expected = match is_kid {
+            true => ("NXDOMAIN".to_owned(), vec![play.to_owned()]),
+            false => found(&[play, game]),
+        };
+        assert_eq!(said(client, "play.alias.test."), expected, "{client}");
+        let www: &[&str] = if client == bank {
+            &[]
+        } else {
+            &["www.example. A 192.0.2.4"]
+        };
+        assert_eq!(said(client, "www.example."), found(www), "{client}");
+    }
+    // A change of the namespace is a change of who it is for.
+    cluster.server.put("namespaces", "bank", json!({}));
+    until("the list to be for nobody", || {
+        said(bank, "www.example.") == found(&["www.example. A 192.0.2.4"])
+    });
 }
 
 #[test]

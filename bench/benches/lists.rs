@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
+use dnsweir_answer::identity::Identity;
 use dnsweir_answer::{Question, Resolution, Upkeep as _};
 use dnsweir_config::{self as config, SourceConfig, Stage};
 use dnsweir_lists::{Known, Lists};
@@ -156,6 +157,7 @@ fn is_blocked(lists: &Lists, name: &Name) -> bool {
         signed: None,
         room: 512,
         client: [127, 0, 0, 1].into(),
+        identity: &Identity::Unknown,
         zone: &zone,
         zones: &zones,
         tap: None,

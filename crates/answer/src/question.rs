@@ -7,6 +7,7 @@ use crate::dns::edns::ClientSubnet;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::suffix_map::SuffixMap;
 use crate::dnstap::Tap;
+use crate::identity::Identity;
 
 /// A question, and what matters about its client.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub struct Question<'a> {
     pub room: usize,
     /// The client whose share of the limits it uses.
     pub client: IpAddr,
+    /// Who that client is; unknown if the configuration does not identify pods.
+    pub identity: &'a Identity,
     /// The zone of the configuration that the name belongs to.
     pub zone: &'a Name,
     /// The length in bytes of each zone's name, by name: configured zones and special ones.

@@ -163,6 +163,8 @@ pub(super) struct Place<'a> {
     pub keys: &'a [Key],
     /// The names of its zone; none for a named source.
     pub zones: &'a [String],
+    /// Whether the configuration identifies pods.
+    pub pods: bool,
 }
 
 /// Decodes `forward`.

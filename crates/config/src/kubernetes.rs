@@ -10,6 +10,7 @@ use super::files;
 use super::forward::{Place, is_path};
 use super::name::zone_name;
 use super::resolv_conf::search_list;
+use super::selector::HELP as SELECTOR_HELP;
 use super::transfer::{self, Transfer};
 use super::units::{duration, ms, s, size, ttl};
 use super::words::{Table, words};
@@ -233,8 +234,7 @@ pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
         let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
         has_name && !selector.contains(|letter: char| letter.is_control())
     };
-    let help = "write it as for `kubectl -l`: \"app=web,tier in (front, back)\"";
-    fitting(value, fits, "is not a label selector", help)
+    fitting(value, fits, "is not a label selector", SELECTOR_HELP)
 }
 
 /// Whether a zone contains reverse names.

@@ -43,6 +43,7 @@ mod registries;
 mod resolv_conf;
 mod schema;
 mod secondary;
+mod selector;
 mod service_entries;
 mod signatures;
 mod source;
@@ -97,6 +98,7 @@ pub use refresh::{Refresh, RefreshOrigin, RefreshSource};
 pub use registries::Registries;
 pub use schema::schema;
 pub use secondary::Secondary;
+pub use selector::Selector;
 pub use service_entries::ServiceEntries;
 pub use signatures::{
     ISSUER_HELP, Key, SUBJECT_HELP, Signatures, SignedBy, SigningIdentity, TrustRoot, is_issuer, is_subject,

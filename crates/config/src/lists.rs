@@ -7,10 +7,14 @@ use kdl::{KdlNode, KdlValue};
 
 use super::clients::{NETWORK, network};
 use super::decode::{Decoder, Shape, Wrong, arguments, block, child, named_nodes, text, word};
+use super::forward::Place;
+use super::kubernetes::label;
 use super::location::{Properties, SOURCE};
 use super::name::zone_name;
 use super::network::Network;
+use super::pods::PODS;
 use super::refresh::{RefreshOrigin, origin};
+use super::selector::{Selector, selector};
 use super::units::{duration, ms, s, size, ttl};
 use super::words::{Table, words};
 
@@ -48,6 +52,12 @@ words! {
     table "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
     /// Whom it is for.
     list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in network(NETWORK), "networks";
+    /// Only pods of these namespaces.
+    list "namespaces"(1..=256) namespaces: Vec<String> = ("all": "default" "shop") in label, "names";
+    /// Only pods of namespaces with these labels.
+    one "namespace-labels" namespace_labels: Option<Selector> = ("all": "team=shop") in selector, "a label selector";
+    /// Only pods with these labels.
+    one "labels" labels: Option<Selector> = ("all": "tier in (web, api)") in selector, "a label selector";
     /// A name alone on a line is meant with all below it.
     switch "subdomains" subdomains: bool = off;
     /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
@@ -103,6 +113,38 @@ const ANSWERS: [(&str, ListAnswer); 3] = [
 
 /// The most lists in one stage.
 const MOST: usize = 64;
+
+/// The words of a list that name the clients whom it is for; all but the first select pods.
+const FOR_SOME: [&str; 4] = ["clients", "namespaces", "namespace-labels", "labels"];
+
+impl List {
+    /// Whether it is for some clients only.
+    pub fn is_for_some(&self) -> bool {
+        !self.clients.is_empty() || self.is_for_pods()
+    }
+
+    /// Whether it is for some pods only.
+    pub fn is_for_pods(&self) -> bool {
+        !self.namespaces.is_empty() || self.namespace_labels.is_some() || self.labels.is_some()
+    }
+}
+
+/// The nodes of a list that name the clients whom it is for.
+pub(super) fn for_some(list: &KdlNode) -> impl Iterator<Item = &KdlNode> {
+    FOR_SOME.iter().filter_map(move |word| child(block(list), word))
+}
+
+/// Decodes `lists`.
+pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Lists {
+    let of_lists = named_nodes(block(node), "list").flat_map(for_some);
+    let of_pods = of_lists.filter(|node| node.name().value() != FOR_SOME[0]);
+    for word in of_pods.filter(|_| !place.pods) {
+        let problem = format!("`{}` has to know which pod asks", word.name().value());
+        let help = format!("write `{}` beside the zones", PODS.shape.example);
+        decoder.report(word, problem, help);
+    }
+    LISTS.read(decoder, node)
+}
 
 fn read_lists(decoder: &mut Decoder, node: &KdlNode, lists: &mut Lists) {
     let nodes = block(node);

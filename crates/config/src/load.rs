@@ -149,6 +149,7 @@ fn decode(
         node: config.node.as_ref(),
         keys: &tsig,
         zones: &[],
+        pods: config.pods.is_some(),
     };
     let mut names = zone::Names::default();
     config.zones = named_nodes(nodes, "zone")

@@ -9,7 +9,7 @@ use super::decode::{Decoder, Shape, block, child, head, text};
 use super::error::Span;
 use super::forward::{self, Forward, Place};
 use super::kubernetes::{self, Kubernetes};
-use super::lists::{LISTS, Lists};
+use super::lists::{self, List, Lists};
 use super::secondary::{self, Secondary};
 use super::service_entries::{SERVICE_ENTRIES, ServiceEntries};
 use super::words::words;
@@ -59,7 +59,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
         "service-entries" => SourceConfig::ServiceEntries(SERVICE_ENTRIES.read(decoder, node)),
         "file" => SourceConfig::File(zone_file::decode(decoder, place, node)?),
         "secondary" => SourceConfig::Secondary(secondary::decode(decoder, place, node)),
-        "lists" => SourceConfig::Lists(LISTS.read(decoder, node)),
+        "lists" => SourceConfig::Lists(lists::decode(decoder, place, node)),
         _ => return None,
     })
 }
@@ -170,7 +170,7 @@ impl SourceConfig {
     pub fn decides_by_client(&self) -> bool {
         match self {
             SourceConfig::Kubernetes(kubernetes) => kubernetes.autopath.is_some(),
-            SourceConfig::Lists(lists) => lists.lists.iter().any(|list| !list.clients.is_empty()),
+            SourceConfig::Lists(lists) => lists.lists.iter().any(List::is_for_some),
             SourceConfig::Forward(_)
             | SourceConfig::ServiceEntries(_)
             | SourceConfig::File(_)

@@ -354,7 +354,7 @@ fn refuse_kept_searches(decoder: &mut Decoder, nodes: &[KdlNode]) {
             "lists" => block(node),
             _ => &[],
         };
-        let of_lists = lists.iter().filter_map(|list| child(block(list), "clients"));
+        let of_lists = lists.iter().flat_map(lists::for_some);
         child(block(node), "autopath").into_iter().chain(of_lists)
     });
     for deciding in deciding {

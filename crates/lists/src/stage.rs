@@ -136,12 +136,8 @@ impl Lists {
 
     /// Returns the lists that apply to the client.
     fn states_for(&self, question: &Question<'_>) -> impl Iterator<Item = &State> {
-        let client = question.client;
-        let is_for = move |state: &&State| {
-            let clients = &state.config.clients;
-            clients.is_empty() || clients.iter().any(|network| network.contains(client))
-        };
-        self.states.iter().map(|state| &**state).filter(is_for)
+        let states = self.states.iter().map(|state| &**state);
+        states.filter(move |state| state.is_for(question))
     }
 
     /// Returns the reply for a name that a list gives this verdict.

@@ -8,7 +8,9 @@ use super::counters::Counters;
 use super::rules::Rules;
 use crate::attempts::Attempts;
 use crate::background::Arrival;
-use crate::config::{List, spell_duration};
+use crate::config::{List, Selector, spell_duration};
+use dnsweir_answer::Question;
+use dnsweir_answer::identity::{Identity, Labels, Pod};
 
 /// A list as read.
 #[derive(Debug)]
@@ -60,6 +62,14 @@ impl State {
         own.origin == config.origin && own.format == config.format && own.subdomains == config.subdomains
     }
 
+    /// Returns whether the list is for the client that asks.
+    pub fn is_for(&self, question: &Question<'_>) -> bool {
+        let list = &self.config;
+        let mut networks = list.clients.iter();
+        (list.clients.is_empty() || networks.any(|network| network.contains(question.client)))
+            && (!list.is_for_pods() || matches!(question.identity, Identity::Pod(pod) if selects(list, pod)))
+    }
+
     /// Replaces what queries are answered from.
     pub fn publish(&self, contents: Contents) {
         self.known.store(Some(Arc::new(contents)));
@@ -80,4 +90,15 @@ impl State {
         }
         text
     }
+}
+
+/// Returns whether a list is for this pod.
+fn selects(list: &List, pod: &Pod) -> bool {
+    let meets = |selector: Option<&Selector>, labels: &Labels| {
+        selector.is_none_or(|selector| selector.matches(labels))
+    };
+    let mut namespaces = list.namespaces.iter();
+    (list.namespaces.is_empty() || namespaces.any(|name| **name == *pod.object.namespace))
+        && meets(list.namespace_labels.as_ref(), &pod.namespace.labels)
+        && meets(list.labels.as_ref(), &pod.object.labels)
 }

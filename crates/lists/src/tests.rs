@@ -16,11 +16,13 @@ use crate::dns::text::{parse_type, record_lines};
 use crate::dns::{CLASS_IN, rcode_text};
 use crate::metrics::Metrics;
 use crate::read::read;
+use dnsweir_answer::identity::{Identity, Labels, Namespace, PodObject};
 use dnsweir_answer::{Question, Resolution, Upkeep as _};
 
 /// Parses a `lists` stage with these words.
 fn config(folder: &Path, words: &str) -> config::Lists {
-    let text = format!("listen \"127.0.0.1\"\nzone \".\" {{ lists {{ {words} }}; forward \"192.0.2.1\" }}");
+    let zone = format!("zone \".\" {{ lists {{ {words} }}; forward \"192.0.2.1\" }}");
+    let text = format!("listen \"127.0.0.1\"\npods {{ node \"worker-1\" }}\n{zone}");
     let config = config::parse("test", &text, folder, NO_MODULES).unwrap_or_else(|report| panic!("{report}"));
     match config.zones.into_iter().next().unwrap().stages.into_iter().next() {
         Some(Stage::Source(SourceConfig::Lists(lists))) => lists,
@@ -39,6 +41,11 @@ fn list(words: &str) -> List {
 
 /// Returns the rcode and the records that a client gets, or `None` if the next stage is asked.
 fn said(lists: &Lists, client: &str, name: &str, qtype: &str) -> Option<String> {
+    said_to(&Identity::Unknown, lists, client, name, qtype)
+}
+
+/// The same for a client that is identified.
+fn said_to(identity: &Identity, lists: &Lists, client: &str, name: &str, qtype: &str) -> Option<String> {
     let name = Name::parse(name).unwrap();
     let (zone, zones) = (Name::ROOT, SuffixMap::default());
     let resolution = lists.immediate(&Question {
@@ -51,6 +58,7 @@ fn said(lists: &Lists, client: &str, name: &str, qtype: &str) -> Option<String> 
         signed: None,
         room: 512,
         client: client.parse::<IpAddr>().unwrap(),
+        identity,
         zone: &zone,
         zones: &zones,
         tap: None,
@@ -173,6 +181,69 @@ async fn names_are_answered_as_their_list_says() {
         lists.status().text
     );
     assert_eq!(lists.not_ready(true), None);
+}
+
+/// A pod with these labels, and those of its namespace.
+fn pod(namespace: &str, of_namespace: &[(&str, &str)], own: &[(&str, &str)]) -> Identity {
+    let labels = |labels: &[(&str, &str)]| -> Labels {
+        let labels = labels.iter();
+        labels.map(|&(name, value)| (name.into(), value.into())).collect()
+    };
+    let object = PodObject {
+        namespace: namespace.into(),
+        labels: labels(own),
+        ..PodObject::default()
+    };
+    let namespace = Namespace {
+        labels: labels(of_namespace),
+        ..Namespace::default()
+    };
+    Identity::of(object, namespace)
+}
+
+#[tokio::test]
+async fn a_list_is_for_the_pods_that_meet_all_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "all"] {
+        std::fs::write(folder.path().join(name), format!("{name}.example\n")).unwrap();
+    }
+    let words =
+        "list \"a\" { source \"a\"; namespaces \"shop\" \"bank\"; labels \"tier in (web, api),!old\" }
+        list \"b\" { source \"b\"; clients \"10.0.0.0/8\"; namespace-labels \"team!=ops\" }
+        list \"all\" { source \"all\" }";
+    let lists = up(Lists::new(&config(folder.path(), words), &Known::default())).await;
+    let web: &[(&str, &str)] = &[("tier", "web")];
+    for (identity, client, [a, b]) in [
+        (pod("shop", &[], web), "10.0.0.1", [true, true]),
+        (
+            pod("bank", &[("team", "ops")], &[("tier", "api")]),
+            "10.0.0.1",
+            [true, false],
+        ),
+        (pod("shop", &[], &[]), "192.0.2.9", [false, false]),
+        (
+            pod("shop", &[], &[("tier", "web"), ("old", "")]),
+            "10.0.0.1",
+            [false, true],
+        ),
+        (pod("shops", &[("team", "dev")], web), "10.0.0.1", [false, true]),
+        (Identity::Host, "10.0.0.1", [false, false]),
+        (Identity::Unknown, "10.0.0.1", [false, false]),
+    ] {
+        for (name, listed) in [
+            ("a.example", a),
+            ("b.example", b),
+            ("all.example", true),
+            ("c.example", false),
+        ] {
+            let said = said_to(&identity, &lists, client, name, "A");
+            assert_eq!(
+                said.is_some(),
+                listed,
+                "{name} for {identity} at {client}: {said:?}"
+            );
+        }
+    }
 }
 
 /// A missing list passes all names to the next stage, and reports so as long as it is waited for.

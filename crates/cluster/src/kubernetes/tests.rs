@@ -24,6 +24,7 @@ use crate::dns::records::Section;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode_text, rtype};
+use dnsweir_answer::identity::Identity;
 use dnsweir_answer::{Alias, Question, Resolution};
 
 /// A minimal configuration.
@@ -129,6 +130,7 @@ impl Zoo {
             signed: None,
             room: self.room,
             client,
+            identity: &Identity::Unknown,
             zone: &zone,
             zones: &SuffixMap::default(),
             tap: None,

@@ -17,6 +17,7 @@ use crate::dns::suffix_map::SuffixMap;
 use crate::dns::transfer::Record;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rtype};
 use crate::transfer::{Asked, Contents, Reply};
+use dnsweir_answer::identity::Identity;
 use dnsweir_answer::{Question, Resolution};
 
 impl Kubernetes {
@@ -131,6 +132,7 @@ impl Snapshot {
                 signed: None,
                 room: MESSAGE_MAXIMUM,
                 client: Ipv4Addr::UNSPECIFIED.into(),
+                identity: &Identity::Unknown,
                 zone: &self.zone,
                 zones: &SuffixMap::default(),
                 tap: None,

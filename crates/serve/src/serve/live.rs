@@ -328,6 +328,7 @@ impl Live {
             signed: request.asked.signed.as_deref(),
             room: self.room(request, request.stage),
             client: request.asked.client.address.ip(),
+            identity: self.identity(request),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             zones: &self.generation.zones.lengths,
             tap: self.generation.tap.as_ref(),

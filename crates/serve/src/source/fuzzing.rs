@@ -9,6 +9,7 @@ use crate::dns::records::Answer;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rtype};
 use crate::zonefile::{Bounds, read};
+use dnsweir_answer::identity::Identity;
 use dnsweir_answer::{Question, Resolution};
 
 /// Memory limit of a zone and its file.
@@ -97,6 +98,7 @@ fn asked(name: &[u8], answer: impl Fn(&Question<'_>) -> Resolution) {
                 signed: None,
                 room,
                 client: [127, 0, 0, 1].into(),
+                identity: &Identity::Unknown,
                 zone: &zone,
                 zones: &zones,
                 tap: None,

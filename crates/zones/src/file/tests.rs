@@ -11,6 +11,7 @@ use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode_text, rtype};
 use crate::zonefile::{Bounds, read};
+use dnsweir_answer::identity::Identity;
 use dnsweir_answer::{Question, Resolution};
 
 const ZONE: &str = r"
@@ -76,6 +77,7 @@ fn resolve_in(file: &File, name: &str, qtype: u16, dnssec_ok: bool, room: usize)
         signed: None,
         room,
         client: [127, 0, 0, 1].into(),
+        identity: &Identity::Unknown,
         zone: &Name::parse("example").unwrap(),
         zones: &SuffixMap::default(),
         tap: None,
