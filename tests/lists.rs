@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use harness::guests::guest;
 use harness::pods::{Cluster, PODS, put_pod};
 use harness::web::WebServer;
-use harness::{Message, Proxy, Upstream, client, until};
+use harness::{Message, Proxy, Upstream, client, forward_once, until};
 use serde_json::json;
 
 /// An upstream that has an address for each of these.
@@ -143,6 +144,41 @@ fn a_list_may_be_for_some_pods() {
     until("the list to be for nobody", || {
         said(bank, "www.example.") == found(&["www.example. A 192.0.2.4"])
     });
+}
+
+/// A filter asks a zone that has nothing but lists, and decides. What they say to one client is neither remembered
+/// nor cached for another.
+#[test]
+fn a_filter_decides_about_names_of_a_list() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), upstream());
+    let list = write(folder.path(), "list", "zone.asking.test\none.lists.test\n");
+    for (clients, other, lookups) in [
+        ("clients \"127.0.0.7\"", "Answered! 0", 8.0),
+        ("", "Answered 1", 2.0),
+    ] {
+        let proxy = Proxy::start(&format!(
+            "workers 1; filter \"asker\" {{ module \"{}\"; limits time=\"1s\"; config {{ under \"lists.test\" }} }}\n\
+             zone \"asking.test\" {{ cache; use \"asker\"; {} }}\n\
+             zone \"lists.test\" {{ lists {{ list \"l\" {{ source {list:?}; answer \"127.0.0.2\"; {clients} }} }} }}",
+            guest("asker").display(),
+            forward_once(upstream.address)
+        ));
+        let told = |client: [u8; 4], label: &str| {
+            let query = Message::query(&format!("{label}.asking.test"), "TXT");
+            client::ask_from(client.into(), proxy.address, &query).answers()
+        };
+        for (client, found) in [([127, 0, 0, 7], "Answered 1"), ([127, 0, 0, 1], other)].repeat(2) {
+            // The name itself, in the zone of lists and in one that is not there.
+            let zone = format!("zone.asking.test. TXT \"{found}, Failed! 0\"");
+            assert_eq!(told(client, "zone"), [zone], "{client:?}");
+            // A name of the zone, with a verdict that is remembered.
+            let kept = format!("kept.asking.test. TXT \"{found}\"");
+            assert_eq!(told(client, "kept"), [kept], "{client:?}");
+        }
+        let answered = [("filter", "asker"), ("status", "answered")];
+        let made = proxy.metrics().sum("dnsweir_filter_lookups_total", &answered);
+        assert_eq!(made, lookups, "{clients}");
+    }
 }
 
 #[test]

@@ -40,6 +40,12 @@ pub trait Upkeep: Send + Sync {
         None
     }
 
+    /// Whether clients may get different answers for this name (in wire format), also to queries that the proxy
+    /// makes for them.
+    fn tells_clients_apart(&self, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Starts to load what it needs before it can answer. Only the first call has an effect.
     fn load(&self) {}
 

@@ -197,6 +197,17 @@ impl Upkeep for Lists {
         })
     }
 
+    /// Whether a list for some clients only has the name.
+    fn tells_clients_apart(&self, name: &[u8]) -> bool {
+        let names = Names::of(name);
+        let has = |state: &State| match &*state.known.load() {
+            Some(known) => known.rules.find(&names).is_some() || known.rules.allows(&names),
+            None => false,
+        };
+        let mut states = self.states.iter();
+        states.any(|state| state.config.is_for_some() && has(state))
+    }
+
     /// Starts the thread that reads the lists.
     fn load(&self) {
         if !self.loading.begins() {

@@ -244,6 +244,15 @@ async fn a_list_is_for_the_pods_that_meet_all_it_says() {
             );
         }
     }
+    for (name, apart) in [
+        ("a.example", true),
+        ("b.example", true),
+        ("all.example", false),
+        ("c.example", false),
+    ] {
+        let name = Name::parse(name).unwrap();
+        assert_eq!(lists.tells_clients_apart(name.as_bytes()), apart, "{name}");
+    }
 }
 
 /// A missing list passes all names to the next stage, and reports so as long as it is waited for.

@@ -148,11 +148,12 @@ impl Instance {
         }
     }
 
-    /// Continues with a query after its lookups. A verdict that may be memoized replaces the memoized `ask`.
+    /// Continues with a query after its lookups. A verdict that may be memoized replaces the memoized `ask`;
+    /// without a `key`, it is for this query alone.
     pub fn query_answers(
         &mut self,
         now: UnixTime,
-        key: &Key<'_>,
+        key: Option<&Key<'_>>,
         answers: &Answers<AskedQuery>,
     ) -> QueryOutcome {
         self.forget_outdated();
@@ -166,7 +167,9 @@ impl Instance {
             });
         if let Outcome::Decided(verdict) = &outcome {
             add(counters.verdicts.kinds()[verdict.decision.kind()].1, 1);
-            self.memo.remember(key, now, verdict);
+            if let Some(key) = key {
+                self.memo.remember(key, now, verdict);
+            }
         }
         outcome
     }

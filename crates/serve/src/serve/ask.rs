@@ -46,6 +46,9 @@ impl Worker {
             Err(why) => return self.without_answers(live, query, why),
         };
         let request = &mut query.request;
+        if !are_shared(&looked) {
+            request.unshare();
+        }
         let zone = (zone_base + request.zone) as u16;
         let mut outcome = self.query_answers(live, request, (filter, zone), ask, &looked);
         let asks_again = match &outcome {
@@ -81,8 +84,9 @@ impl Worker {
         let begun = request.trace.as_ref().map(|_| Instant::now());
         let mut instance = live.instances[filter].borrow_mut();
         let interest = live.generation.filters[filter].filter.interest();
-        let key = live.memo_key(request, interest, zone);
-        let outcome = instance.query_answers(UnixTime::now(), &key, &answers);
+        // Others do not get what was found for this client alone.
+        let key = are_shared(looked).then(|| live.memo_key(request, interest, zone));
+        let outcome = instance.query_answers(UnixTime::now(), key.as_ref(), &answers);
         let took = begun.map(|begun| begun.elapsed());
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
         outcome
@@ -110,6 +114,9 @@ impl Worker {
             Err(why) => return self.without_answers(live, query, why),
         };
         let request = &mut query.request;
+        if !are_shared(&looked) {
+            request.unshare();
+        }
         let mut outcome = self.response_answers(live, request, filter, &response, &ask, &looked);
         let asks_again = match &outcome {
             Outcome::Decided(verdict) => matches!(verdict.decision, ResponseDecision::Ask(_)),
@@ -159,4 +166,9 @@ impl Worker {
         request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
         outcome
     }
+}
+
+/// Whether other clients would find the same.
+fn are_shared(looked: &[Looked<'_>]) -> bool {
+    looked.iter().all(|looked| looked.is_shared)
 }

@@ -143,6 +143,20 @@ impl Live {
             && !zones.depends_on_asker(name.as_bytes(), qtype)
     }
 
+    /// Whether a source above the cache may answer clients differently for the name of an internal query. What
+    /// filters decide there does not count.
+    pub(crate) fn tells_clients_apart(&self, request: &Request) -> bool {
+        let pipeline = &self.generation.pipelines[request.pipeline];
+        let mut above = pipeline.stages.iter().take(pipeline.cache_at);
+        above.any(|stage| match stage {
+            Stage::Source(index) => {
+                let source = self.generation.sources[*index].upkeep();
+                source.tells_clients_apart(request.name.as_bytes())
+            }
+            Stage::Filter { .. } | Stage::Cache(_) => false,
+        })
+    }
+
     /// Whether `clients` of the zone that answers this internal query turn its client away.
     pub(crate) fn turns_away(&self, request: &Request, ledger: &Ledger) -> bool {
         match self.answerer(request) {

@@ -44,6 +44,8 @@ pub(super) struct Looked<'a> {
     response: Option<Response>,
     /// The question of the response.
     question: Vec<u8>,
+    /// Whether other clients would get the same.
+    pub is_shared: bool,
     _place: Option<Place>,
     _held: Option<Held<'a>>,
 }
@@ -54,6 +56,7 @@ impl Looked<'_> {
             status: LookupStatus::Limited,
             response: None,
             question: Vec::new(),
+            is_shared: true,
             _place: None,
             _held: None,
         }
@@ -110,7 +113,7 @@ impl Worker {
             });
             looking.push(async move {
                 match result {
-                    Some(result) => self.looked(result.await.ok()),
+                    Some(result) => self.looked(live, result.await.ok()),
                     None => Looked::limited(),
                 }
             });
@@ -202,7 +205,7 @@ impl Worker {
     }
 
     /// The result of a lookup.
-    fn looked(&self, inner: Option<Box<Query>>) -> Looked<'_> {
+    fn looked(&self, live: &Live, inner: Option<Box<Query>>) -> Looked<'_> {
         let Some(inner) = inner else {
             return Looked::limited();
         };
@@ -231,7 +234,11 @@ impl Worker {
             (true, _) => LookupStatus::Failed,
         };
         request.trace(|| explain::looked_up(&request, status, response.as_ref()));
+        // Through an alias, or by a filter, an answer may also be one that no cache may store.
+        let may_be_stored =
+            status != LookupStatus::Answered || response.as_ref().is_some_and(|response| response.store);
         Looked {
+            is_shared: may_be_stored && !live.tells_clients_apart(&request),
             status,
             response: response.filter(|_| held.is_some()),
             question: request.question,

@@ -79,6 +79,8 @@ pub enum ChangeKind {
     /// Below this stage, this source (an index into the generation's) replaces the zone's, and upstreams are
     /// sent this client subnet.
     Route(Option<usize>, Option<ClientSubnet>),
+    /// The response is for this client alone: no cache stores it.
+    Unshared,
     /// The cache has nothing fresh, and stores the response.
     Keep(Box<Fetch>),
 }
@@ -288,6 +290,14 @@ impl Request {
         (inner.stage, inner.floor) = (self.stage, self.stage);
         inner.begin_fetch(began, None);
         inner
+    }
+
+    /// Keeps the caches above its stage from storing the response, which is for this client alone.
+    pub(crate) fn unshare(&mut self) {
+        self.changes.push(Change {
+            stage: self.stage,
+            what: ChangeKind::Unshared,
+        });
     }
 
     /// Moves on behind the cache, which will store the response.

@@ -190,8 +190,8 @@ fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Resp
                 }
             }
             ChangeKind::SkipResponse => skip = true,
-            // An answer for one subnet is not for all clients of a cache above.
-            ChangeKind::Route(_, Some(_)) => response.store = false,
+            // An answer for one client or subnet is not for all clients of a cache above.
+            ChangeKind::Unshared | ChangeKind::Route(_, Some(_)) => response.store = false,
             ChangeKind::Route(_, None) => {}
             ChangeKind::Renamed { question, revert } => {
                 let below = request.set_question(question);
