@@ -41,7 +41,7 @@ fn what_is_on_a_list_is_blocked() {
          cache; forward \"{}\" }}",
         upstream.address
     );
-    let proxy = Proxy::start(&text);
+    let proxy = Proxy::start_with(&text, &["--log-level", "debug"]);
     let said = |name: &str| {
         let reply = proxy.query_edns(name, "A");
         (reply.rcode(), reply.answers(), reply.extended_errors())
@@ -73,6 +73,10 @@ fn what_is_on_a_list_is_blocked() {
         (4.0, 2.0, 2.0)
     );
     assert_eq!(metrics.sum("dnsweir_list_skipped_lines", &[("list", "ads")]), 1.0);
+    let line = proxy
+        .process
+        .logged("list=\"kids\" client=127.0.0.7 name=games.example.");
+    assert!(line.contains("a list decided about a query"), "{line}");
     let mut explain = harness::proxy::command();
     explain
         .args(["explain", "x.ads.example", "A", "--config"])

@@ -91,6 +91,8 @@ impl Lists {
         self.said(question, |said| match said {
             Said::Listed(state, word, listed) => {
                 state.counters.blocked.fetch_add(1, Relaxed);
+                let (list, client, name) = (&*state.config.name, question.client, Text(question.name));
+                tracing::debug!(list, %client, %name, "a list decided about a query");
                 self.reply(state, word, listed).to(question)
             }
             Said::Passed(by) => {
