@@ -24,15 +24,15 @@ words! {
     pub struct Lists in LISTS(0..=0): r#"lists { list "ads" { source "https://lists.example/ads.txt" } }"#,
         then read_lists;
 
-    /// A list, with a name for the log, metrics and `explain`; of several that have a name, the first decides.
+    /// A list, and its name in the log, metrics and `explain`. If a name is on several lists, the first one decides.
     hands "list" lists: Vec<List> = ("required") in LIST, "a name, up to 64 of them";
-    /// Names that no list blocks, with all below them.
+    /// Names that no list blocks, nor any name below them.
     list "allow"(1..=1024) allow: Vec<String> = ("none": "example.com" "cdn.example.net") in zone_name, "names";
     /// TTL of the answers.
     one "ttl" ttl: Duration = "1m" in ttl(s(0)..=s(86_400));
     /// Time between refreshes of lists that are fetched; files are read when they change.
     one "every" every: Duration = "1h" in duration(s(1)..=s(30 * 86_400));
-    /// How long `/ready` may fail, and a reload may wait, while a list has not come.
+    /// How long `/ready` may fail, and a reload may wait, until all lists are available.
     one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
 }
 
@@ -43,14 +43,14 @@ words! {
 
     /// Its name.
     values "NAME" name: String = ("required"), "a name";
-    /// Where it is.
+    /// The location of the list.
     hand "source" origin: RefreshOrigin = ("required") in LOCATION, "a file or a URL";
     /// `"lines"`: each line is a name, a line of a hosts file, or a rule of an ad blocker; `"rpz"`: a zone
     /// file with response policies.
     one "format" format: ListFormat = "lines" in word(&[("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)]);
-    /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
+    /// The answer for its names: `"nxdomain"`, `"nodata"` or addresses; with `"pass"`, no list blocks them.
     table "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
-    /// Whom it is for.
+    /// The clients that it applies to.
     list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in network(NETWORK), "networks";
     /// Only pods of these namespaces.
     list "namespaces"(1..=256) namespaces: Vec<String> = ("all": "default" "shop") in label, "names";
@@ -58,7 +58,7 @@ words! {
     one "namespace-labels" namespace_labels: Option<Selector> = ("all": "team=shop") in selector, "a label selector";
     /// Only pods with these labels.
     one "labels" labels: Option<Selector> = ("all": "tier in (web, api)") in selector, "a label selector";
-    /// A name alone on a line is meant with all below it.
+    /// A name alone on a line also stands for all names below it.
     switch "subdomains" subdomains: bool = off;
     /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
     one "memory" memory: usize = "32MiB" in size(1 << 10..=1 << 31);
