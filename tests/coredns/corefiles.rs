@@ -52,7 +52,7 @@ pub const CASES: [Case; 15] = [
                         *theirs = ours.clone();
                     }
                 },
-                why: "An alias that leads to nothing, without an SOA record, is not for caches (RFC 2308 section 5): its TTL stays",
+                why: "An alias without a target and without an SOA record is not cached (RFC 2308 section 5): its TTL stays",
             },
             Difference {
                 settle: |asked, theirs, ours| {
@@ -65,7 +65,7 @@ pub const CASES: [Case; 15] = [
                         }
                     }
                 },
-                why: "Where nothing is cached, TTLs are those of the upstream; CoreDNS's cache bounds them all the same",
+                why: "Answers that are not cached keep the upstream's TTLs; CoreDNS's cache limits these, too",
             },
         ],
         text: ".:$PORT {\n bind $BIND\n cache 30 {\n disable denial\n disable success live.example.org\n }\n forward . $UPSTREAM\n}",
@@ -84,7 +84,7 @@ pub const CASES: [Case; 15] = [
                     theirs.rcode = "REFUSED".into();
                 }
             },
-            why: "A name that no stage answers for is refused; CoreDNS fails",
+            why: "A name for which no stage answers gets REFUSED; CoreDNS answers SERVFAIL",
         }],
         text: "example.org:$PORT {\n bind $BIND\n forward . $UPSTREAM {\n except live.example.org a-3.example.org\n }\n}",
         ..PLAIN
@@ -99,7 +99,7 @@ pub const CASES: [Case; 15] = [
                     *theirs = ours.clone();
                 }
             },
-            why: "Names that are put back are those of records, not those in their data: a mail server keeps its own",
+            why: "Original names are restored in the owners of records, not in their data, such as the name of a mail server",
         }],
         text: ".:$PORT {\n bind $BIND\n rewrite name exact old.example.org a-3.example.org\n rewrite name suffix .svc.test .example.org answer auto\n rewrite ttl suffix live.example.org 77\n rewrite type MX TXT\n cache\n forward . $UPSTREAM\n}",
         names: &["old.example.org", "a-1.svc.test", "alias.svc.test", "nx.svc.test"],
@@ -117,7 +117,7 @@ pub const CASES: [Case; 15] = [
                         *theirs = ours.clone();
                     }
                 },
-                why: "A name of the table has no other records: also none of the type PTR, nor a reverse name of other types",
+                why: "A name in the table has no other records: no PTR record, and a reverse name has only PTR records",
             },
             Difference {
                 settle: |asked, theirs, ours| {
@@ -127,7 +127,7 @@ pub const CASES: [Case; 15] = [
                         ours.authority.retain(|(record, _)| !record.starts_with(&own));
                     }
                 },
-                why: "A denial of the table has an SOA record, without which no cache keeps it (RFC 2308 section 2.2)",
+                why: "A negative answer from the table has an SOA record; without it, caches do not store the answer (RFC 2308 section 2.2)",
             },
         ],
         text: ".:$PORT {\n bind $BIND\n hosts /nonexistent {\n 10.0.0.1 web.example.org www.example.org\n 10.0.0.2 web.example.org\n 2001:db8::7 six.example.org\n ttl 99\n fallthrough\n }\n cache\n forward . $UPSTREAM\n}",
@@ -180,7 +180,7 @@ pub const CASES: [Case; 15] = [
                     theirs.additional.clear();
                 }
             },
-            why: "A translated answer holds no longer than the denial that it takes the place of (RFC 6147 section 5.1.7), and has one section",
+            why: "A translated answer has a TTL of at most that of the negative answer that it replaces (RFC 6147 section 5.1.7), and only one section",
         }],
         text: ".:$PORT {\n bind $BIND\n dns64 {\n prefix 64:ff9b::/96\n allow_ipv4\n }\n cache\n forward . $UPSTREAM\n}",
         ..PLAIN

@@ -6,11 +6,11 @@ use super::{Asked, Difference, Manner, Said};
 pub const EVERYWHERE: [Difference; 7] = [
     Difference {
         settle: recursion_available,
-        why: "RA says that there is recursion, which does not depend on the answer (RFC 1035 section 4.1.1)",
+        why: "dnsweir always sets RA, which does not depend on the answer (RFC 1035 section 4.1.1)",
     },
     Difference {
         settle: truncated,
-        why: "What is left of a reply that is cut is a matter of taste: clients ask again over TCP",
+        why: "Truncated replies have different records, because clients ask again over TCP",
     },
     Difference {
         settle: opt_unasked,
@@ -18,19 +18,19 @@ pub const EVERYWHERE: [Difference; 7] = [
     },
     Difference {
         settle: extended_errors,
-        why: "dnsweir says why (RFC 8914)",
+        why: "dnsweir adds extended errors (RFC 8914)",
     },
     Difference {
         settle: denial,
-        why: "The SOA record of a denial has no longer a TTL than its MINIMUM (RFC 2308 section 5)",
+        why: "The TTL of a denial's SOA record is at most its MINIMUM (RFC 2308 section 5)",
     },
     Difference {
         settle: lowest_ttl,
-        why: "CoreDNS's cache gives all records of a message the lowest TTL of them; dnsweir leaves each set its own",
+        why: "CoreDNS's cache gives all records of a message their lowest TTL; in dnsweir, each set keeps its own",
     },
     Difference {
         settle: cached_authority,
-        why: "What comes from the cache is not authoritative (RFC 1034 section 6.2.1)",
+        why: "Answers from the cache are not authoritative (RFC 1034 section 6.2.1)",
     },
 ];
 
