@@ -36,11 +36,10 @@ const ENCRYPTED: &str = "ask the upstream over tls:// or https://";
 const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
 const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
 const REMOVE: &str = "remove it: dnsweir has nothing like it";
-const TAP: &str =
-    "remove it, and write `dnstap \"unix:PATH\"` at the top of the configuration, where it is for all zones";
-const ONE_WATCH: &str = "each kind of objects is listed once and then watched, whatever is asked";
-const UPSTREAM: &str = "names outside of the cluster are resolved anyway, as in CoreDNS since 1.3";
-const RESYNC: &str = "what changes is followed as it changes, as in CoreDNS since 1.5";
+const TAP: &str = "remove it, and write `dnstap \"unix:PATH\"` at the top of the configuration, where it applies to all zones";
+const ONE_WATCH: &str = "each kind of object is listed once and then watched, independently of queries";
+const UPSTREAM: &str = "names outside the cluster are always resolved, as in CoreDNS since 1.3";
+const RESYNC: &str = "changes are watched, as in CoreDNS since 1.5";
 const KUBECONFIG: &str = "write a kubeconfig and name it: kubeconfig FILE";
 const FILTER: &str = "remove it, or write a filter that does the same: docs/languages.md";
 
@@ -54,7 +53,7 @@ pub const WORDS: &[Word] = &[
     plugin("auto", Refused(KEEP)),
     plugin(
         "autopath",
-        Written("`autopath` in `kubernetes`, below which `cache` stands then"),
+        Written("`autopath` in `kubernetes`, which is then above `cache`"),
     ),
     plugin("azure", Refused(KEEP)),
     plugin(
@@ -73,12 +72,12 @@ pub const WORDS: &[Word] = &[
     option(
         "cache",
         "success",
-        Written("`success`; all zones share one cache, of which `cache-memory` is the size"),
+        Written("`success`; all zones share one cache of the size `cache-memory`"),
     ),
     option(
         "cache",
         "denial",
-        Written("`denial`; all zones share one cache, of which `cache-memory` is the size"),
+        Written("`denial`; all zones share one cache of the size `cache-memory`"),
     ),
     option(
         "cache",
@@ -93,14 +92,14 @@ pub const WORDS: &[Word] = &[
     option(
         "cache",
         "serve_stale_policy",
-        Noted("a failure never takes the place of a stale answer"),
+        Noted("a failure never replaces a stale answer"),
     ),
     option("cache", "servfail", Written("`failure`, at least 1 s (RFC 9520)")),
     option(
         "cache",
         "disable",
         Written(
-            "`store=#false` of `success` or `denial`; for both, no `cache`; in a zone of its own if it names zones",
+            "`store=#false` of `success` or `denial`; for both, no `cache`; in a separate zone if it names zones",
         ),
     ),
     option(
@@ -110,16 +109,16 @@ pub const WORDS: &[Word] = &[
     ),
     plugin(
         "cancel",
-        Refused("remove it: `deadline` in `forward` says how long a query may take"),
+        Refused("remove it: `deadline` in `forward` limits how long a query may take"),
     ),
     plugin(
         "chaos",
-        Noted("dnsweir tells clients neither its version nor its authors nor the name of its host"),
+        Noted("dnsweir does not reveal its version, its authors or the name of its host"),
     ),
     plugin("clouddns", Refused(KEEP)),
     plugin(
         "debug",
-        Noted("a filter that traps fails a query and ends nothing; `--log-level debug` has more in the log"),
+        Noted("a trap in a filter fails one query, and the process continues; `--log-level debug` logs more"),
     ),
     plugin("dns64", Written("`use` of `builtin:dns64`")),
     option("dns64", "allow_ipv4", Written("no `only-ipv6-clients`")),
@@ -133,9 +132,9 @@ pub const WORDS: &[Word] = &[
     option(
         "errors",
         "consolidate",
-        Noted("each query that failed is a line of its own"),
+        Noted("each failed query is logged separately"),
     ),
-    option("errors", "stacktrace", Noted("a failure has no stack to show")),
+    option("errors", "stacktrace", Noted("a failure has no stack trace")),
     plugin("etcd", Refused(KEEP)),
     plugin("file", Written("`file`")),
     option("file", "fallthrough", Written("`fallthrough`")),
@@ -152,7 +151,7 @@ pub const WORDS: &[Word] = &[
     option(
         "file",
         "upstream",
-        Noted("what an alias leads to outside of the zone is left to the client"),
+        Noted("an alias is followed through the zone that owns its target"),
     ),
     plugin("forward", Written("`forward`")),
     option("forward", "doh_method", Written("`https-method`")),
@@ -205,7 +204,7 @@ pub const WORDS: &[Word] = &[
         "health",
         "lameduck",
         Noted(
-            "SIGTERM: what is under way is answered, for up to 5 s, and a successor on the node takes over without a gap",
+            "after SIGTERM, queries in flight are answered for up to 5 s, and a successor on the node takes over without a gap",
         ),
     ),
     plugin("hosts", Written("`use` of `builtin:hosts`")),
@@ -222,7 +221,7 @@ pub const WORDS: &[Word] = &[
     plugin("https3", Refused(REMOVE)),
     plugin(
         "k8s_external",
-        Written("`external` in `kubernetes`, in a zone of its own"),
+        Written("`external` in `kubernetes`, in a separate zone"),
     ),
     option("k8s_external", "apex", Written("`apex` of `external`")),
     option("k8s_external", "fallthrough", Written("`fallthrough`")),
@@ -249,7 +248,7 @@ pub const WORDS: &[Word] = &[
     option(
         "kubernetes",
         "noendpoints",
-        Refused("remove it: dnsweir follows endpoints, whatever is asked"),
+        Refused("remove it: dnsweir always watches endpoints"),
     ),
     option("kubernetes", "pods", Written("`pods`")),
     option("kubernetes", "resyncperiod", Noted(RESYNC)),
@@ -266,7 +265,7 @@ pub const WORDS: &[Word] = &[
     option(
         "loadbalance",
         "prefer",
-        Refused("remove it, or write a filter that orders answers so"),
+        Refused("remove it, or write a filter that orders answers like this"),
     ),
     plugin("local", Written("`use` of `builtin:template`")),
     option(
@@ -278,43 +277,36 @@ pub const WORDS: &[Word] = &[
     option("log", "class", Written("`class`")),
     plugin(
         "loop",
-        Noted("every `forward` notices loops, and asks an upstream that loops no more"),
+        Noted("every `forward` detects loops, and does not use an upstream that loops"),
     ),
     plugin("metadata", Refused(REMOVE)),
     plugin("minimal", Written("`use` of `builtin:minimal`")),
-    plugin("multisocket", Written("`workers`: each has sockets of its own")),
+    plugin("multisocket", Written("`workers`: each has its own sockets")),
     plugin("nodecache", Written("`node`")),
     plugin("nomad", Refused(KEEP)),
-    plugin(
-        "nsid",
-        Noted("replies do not say which server they come from (RFC 5001)"),
-    ),
+    plugin("nsid", Noted("replies do not identify the server (RFC 5001)")),
     plugin("on", Refused(REMOVE)),
     plugin("pprof", Refused(DEBUGGING)),
     plugin("prometheus", Written("`admin`, at /metrics")),
     plugin(
         "proxy",
-        Refused("write `forward`, which took its place in CoreDNS 1.5"),
+        Refused("write `forward`, which replaced it in CoreDNS 1.5"),
     ),
     plugin("proxyproto", Refused(REMOVE)),
     plugin(
         "quic",
-        Refused("remove it: a connection of QUIC has 100 queries at a time"),
+        Refused("remove it: a QUIC connection has at most 100 queries at a time"),
     ),
     plugin("ready", Written("`admin`, at /ready")),
-    option(
-        "ready",
-        "monitor",
-        Noted("/ready says at any time what is the case then"),
-    ),
+    option("ready", "monitor", Noted("/ready always shows the current state")),
     plugin(
         "reload",
-        Noted("a changed file is loaded at once, and one with mistakes is not taken"),
+        Noted("a changed file is loaded at once, and a file with mistakes changes nothing"),
     ),
     plugin("rewrite", Written("`use` of `builtin:rewrite`")),
     plugin(
         "root",
-        Written("whole paths: without it, they begin where `dnsweir import` runs"),
+        Written("complete paths: without it, they are relative to the folder where `dnsweir import` runs"),
     ),
     plugin("route53", Refused(KEEP)),
     plugin("secondary", Written("`secondary`")),
@@ -324,7 +316,7 @@ pub const WORDS: &[Word] = &[
     option("secondary", "upstream", Noted(UPSTREAM)),
     plugin(
         "shed",
-        Refused("remove it: `waiting-queries` bounds what may wait"),
+        Refused("remove it: `waiting-queries` limits how many may wait"),
     ),
     plugin("sign", Refused(KEEP)),
     plugin("siit", Refused(REMOVE)),
@@ -340,7 +332,7 @@ pub const WORDS: &[Word] = &[
     option(
         "template",
         "upstream",
-        Noted("what an alias leads to is looked up anyway"),
+        Noted("the target of an alias is always looked up"),
     ),
     option("template", "var", Refused("write a filter that does the same")),
     plugin(
@@ -358,7 +350,7 @@ pub const WORDS: &[Word] = &[
         "tls",
         "client_auth",
         Noted(
-            "`nocert` is what is done; with anything else, it is refused: `clients` says which networks may ask",
+            "`nocert` is the default, and anything else is refused: `clients` defines which networks may ask",
         ),
     ),
     option("tls", "keylog", Refused(REMOVE)),
@@ -375,13 +367,13 @@ pub const WORDS: &[Word] = &[
     option(
         "transfer",
         "to",
-        Written("`to`, and `notify` with those that are addresses"),
+        Written("`to`, and `notify` with the addresses in it"),
     ),
     plugin("tsig", Refused(KEEP)),
     plugin("upstream", Noted(UPSTREAM)),
     plugin(
         "view",
-        Written("`from` in the zone; of networks in each other, the smaller one decides"),
+        Written("`from` in the zone; the smallest network that contains the client decides"),
     ),
     option(
         "view",
