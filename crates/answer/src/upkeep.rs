@@ -79,7 +79,7 @@ pub trait Upkeep: Send + Sync {
     fn missing(&self) -> Option<String> {
         let mut parts = self.parts().into_iter();
         let Part { name, why, .. } = parts.find(|part| !part.arrival.has_come())?;
-        Some(format!("{name} has not come yet: {why}"))
+        Some(format!("{name} has not been loaded yet: {why}"))
     }
 
     /// Starts to load, and waits for that, at most for the configured time since the start.

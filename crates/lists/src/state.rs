@@ -80,7 +80,7 @@ impl State {
     pub fn status(&self) -> String {
         let mut text = match &*self.known.load() {
             Some(known) => format!("{:?} with {} names", self.config.name, known.rules.names()),
-            None => format!("{:?} has not come yet", self.config.name),
+            None => format!("{:?} has not been loaded yet", self.config.name),
         };
         if let Some(age) = self.attempts.age() {
             text += &format!(", read {} ago", spell_duration(age));

@@ -267,7 +267,7 @@ async fn a_list_comes_when_its_file_does() {
         lists
             .not_ready(true)
             .unwrap()
-            .contains("the list \"late\" has not come yet")
+            .contains("the list \"late\" has not been loaded yet")
     );
     assert_eq!(said(&lists, "192.0.2.9", "a.example", "A"), None);
     std::fs::write(&file, "a.example\n").unwrap();

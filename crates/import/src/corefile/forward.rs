@@ -319,7 +319,7 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             let node = Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000))));
             Some(match words[..] {
                 [] => node,
-                _ => node.comment("Whatever `health_check` says of the question, upstreams are asked for the NS records of their zone."),
+                _ => node.comment("Upstreams are always probed for the NS records of their zone."),
             })
         }
         _ => None,

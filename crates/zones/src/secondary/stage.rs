@@ -133,7 +133,7 @@ impl Upkeep for Secondary {
                     zone.origin, zone.serial, zone.records
                 ),
                 None if state.arrival.has_come() => format!("{} has expired", state.origin),
-                None => format!("{} has not come yet", state.origin),
+                None => format!("{} has not been transferred yet", state.origin),
             };
             let age = state
                 .age()
