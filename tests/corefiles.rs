@@ -124,7 +124,7 @@ fn what_cannot_be_said_is_underlined() {
         "Corefile:2:5",
         "over grpc://",
         "`resolver` is not supported",
-        "`nonsense` is no plugin of CoreDNS",
+        "`nonsense` is not a plugin of CoreDNS",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
@@ -360,7 +360,7 @@ fn views_answer_their_clients() {
     );
     let shown = refused(". {\n view x {\n  expr name() == 'a.'\n }\n forward . 192.0.2.1\n}\n");
     assert!(
-        shown.contains("this is no network of clients") && shown.contains("Corefile:3:"),
+        shown.contains("this is not a network of clients") && shown.contains("Corefile:3:"),
         "{shown}"
     );
 }

@@ -202,7 +202,7 @@ fn bad_requests_are_refused_and_told() {
     }
     webhook
         .process
-        .logged("a request was refused: this is no AdmissionReview about a pod");
+        .logged("a request was refused: this is not an AdmissionReview about a pod");
     let metrics = webhook.metrics();
     for (reason, count) in [
         ("malformed", 3.0),

@@ -92,7 +92,7 @@ impl MasterFile<'_> {
                 return Ok(None);
             }
             "$TTL" => {
-                self.ttl = Some(ttl(next()).ok_or("this is no TTL")?);
+                self.ttl = Some(ttl(next()).ok_or("this is not a TTL")?);
                 return Ok(None);
             }
             directive if directive.starts_with('$') => return Err(format!("{directive} is not known here")),
@@ -109,7 +109,7 @@ impl MasterFile<'_> {
                 None => break word.to_ascii_uppercase().parse::<RecordType>(),
             }
         };
-        let rtype = rtype.map_err(|_| format!("{word:?} is no type of a record"))?;
+        let rtype = rtype.map_err(|_| format!("{word:?} is not a record type"))?;
         let ttl = own_ttl
             .or(self.ttl)
             .ok_or("neither the record nor $TTL says for how long it holds")?;
@@ -130,7 +130,7 @@ impl MasterFile<'_> {
             absolute if absolute.ends_with('.') && !absolute.ends_with("\\.") => absolute.parse(),
             relative => NameBuf::join(relative.parse::<NameBuf>()?.as_name().labels(), &self.origin),
         };
-        name().map_err(|reason| format!("{text:?} is no name: {reason}"))
+        name().map_err(|reason| format!("{text:?} is not a name: {reason}"))
     }
 
     /// Makes the names in record data absolute, for the types of RFC 1035 and others with names.
@@ -247,10 +247,10 @@ mod tests {
                 "line 1: neither the record nor $TTL says for how long it holds",
             ),
             ("$TTL 1\n\na A", "line 3: "),
-            ("$TTL 1\na NOSUCH x", "line 2: \"NOSUCH\" is no type of a record"),
-            ("$TTL x", "line 1: this is no TTL"),
+            ("$TTL 1\na NOSUCH x", "line 2: \"NOSUCH\" is not a record type"),
+            ("$TTL x", "line 1: this is not a TTL"),
             ("$INCLUDE other", "line 1: $INCLUDE is not known here"),
-            ("$TTL 1\na..b A 192.0.2.1", "line 2: \"a..b\" is no name: "),
+            ("$TTL 1\na..b A 192.0.2.1", "line 2: \"a..b\" is not a name: "),
         ] {
             let found = read(text).unwrap_err();
             assert!(found.starts_with(error), "{found}");

@@ -185,7 +185,7 @@ fn host(text: &str) -> Result<NameBuf, String> {
         .bytes()
         .all(|octet| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet));
     if !plain {
-        return Err(format!("{} is no name of a host", shown(text)));
+        return Err(format!("{} is not the name of a host", shown(text)));
     }
     text.parse()
         .map_err(|reason| format!("{} is not a domain name: {reason}", shown(text)))

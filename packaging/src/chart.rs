@@ -80,7 +80,7 @@ fn read(text: &str) -> Result<Value, Failure> {
         let pair = line
             .split_once(": ")
             .filter(|(key, _)| !key.starts_with([' ', '-']));
-        let (key, value) = pair.ok_or_else(|| format!("{line:?} is no word with a text"))?;
+        let (key, value) = pair.ok_or_else(|| format!("{line:?} is not a word with a text"))?;
         read.insert(key.to_owned(), value.trim_matches('"').into());
     }
     Ok(Value::Object(read))

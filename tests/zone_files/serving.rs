@@ -82,7 +82,7 @@ fn mistakes_are_reported_with_file_and_line() {
     assert!(!checked.status.success());
     for part in [
         "more:1: the data of this A record",
-        "more:2: \"B\" is no type",
+        "more:2: \"B\" is not a record type",
         "zone:6: the data of this NS record",
         "write it as: A 192.0.2.1",
     ] {

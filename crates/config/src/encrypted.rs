@@ -135,7 +135,7 @@ fn path(written: &str) -> Result<String, Wrong> {
     match path.bytes().all(fits) && path.len() <= 256 {
         true => Ok(path.to_owned()),
         false => Err(Wrong::new(
-            format!("has {path:?} for a path, which is none"),
+            format!("has an invalid path: {path:?}"),
             "write it like \"https://9.9.9.9%dns.quad9.net/dns-query\"",
         )),
     }
@@ -172,7 +172,7 @@ fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>
     check(address).map_err(|found| wrong(found.problem))?;
     let name = match name {
         Some(name) if server_name(name).is_none() => {
-            return Err(wrong(format!("has {name:?} for a name, which is none")));
+            return Err(wrong(format!("has an invalid name: {name:?}")));
         }
         name => name.map(|name| name.trim_end_matches('.').to_ascii_lowercase()),
     };

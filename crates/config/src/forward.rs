@@ -447,7 +447,7 @@ mod tests {
             ("ca \"text.pem\"", "\"text.pem\" has no certificate in PEM"),
             (
                 "ca \"garbage.pem\"",
-                "\"garbage.pem\" has something that is no certificate of an authority",
+                "\"garbage.pem\" has something that is not the certificate of an authority",
             ),
             (
                 "certificate \"ca.pem\" key=\"ca.pem\"",

@@ -201,5 +201,5 @@ fn read_answer(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> ListAnsw
 fn address(value: &KdlValue) -> Result<IpAddr, Wrong> {
     let help = "write \"nxdomain\", \"nodata\", \"pass\", or addresses: \"192.0.2.1\" \"2001:db8::1\"";
     let address = value.as_string().and_then(|text| text.parse().ok());
-    address.ok_or_else(|| Wrong::new("is no answer", help))
+    address.ok_or_else(|| Wrong::new("is not an answer", help))
 }

@@ -60,7 +60,7 @@ fn parse(text: &str) -> Result<Reference, String> {
         None => (path, None),
     };
     if !is_host(registry) {
-        return Err(format!("has {registry:?} for a registry, which is no host name"));
+        return Err(format!("has a registry that is not a host name: {registry:?}"));
     }
     if !is_repository(repository) {
         return Err(format!(
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<Reference, String> {
     if let Some(tag) = tag
         && !is_tag(tag)
     {
-        return Err(format!("has {tag:?} for a tag, which is none"));
+        return Err(format!("has an invalid tag: {tag:?}"));
     }
     if tag.is_none() && digest.is_none() {
         return Err("needs a tag or a digest: write oci://REGISTRY/NAME:TAG or …@sha256:DIGEST".into());

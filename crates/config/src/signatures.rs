@@ -228,5 +228,5 @@ pub(super) fn signed_by(decoder: &mut Decoder, signatures: &Signatures, node: &K
 /// Reads the name of a repository in a registry.
 fn repository(value: &KdlValue) -> Result<String, Wrong> {
     let help = "write the name without the registry: \"filters/block-list\"";
-    fitting(value, is_repository, "is no name within a registry", help)
+    fitting(value, is_repository, "is not a name within a registry", help)
 }

@@ -57,7 +57,7 @@ impl Endpoint {
     /// What is wrong with the URL or the name, phrased to follow it.
     pub fn new(url: &Uri, trust: &tls::Trust, named: Option<&str>) -> Result<Endpoint, String> {
         let (Some(authority), Some(host)) = (url.authority(), url.host()) else {
-            return Err("is no URL with a host".into());
+            return Err("is not a URL with a host".into());
         };
         // An IPv6 address is in brackets (RFC 3986 section 3.2.2).
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();

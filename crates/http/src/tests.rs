@@ -252,7 +252,7 @@ fn a_proxy_may_refuse_a_tunnel() {
 #[test]
 fn urls_are_checked() {
     for (url, problem) in [
-        ("/path", "is no URL"),
+        ("/path", "is not a URL"),
         ("ftp://a/", "neither http"),
         ("https://a..b/", "no valid host"),
     ] {

@@ -266,7 +266,7 @@ fn words(asked: &Result<Answer, Failure>) -> String {
     match asked {
         Err(failure) => format!("no answer: {failure}"),
         Ok(answer) if answer.message.len() < HEADER => {
-            format!("{} sent something that is no message", answer.upstream)
+            format!("{} sent something that is not a message", answer.upstream)
         }
         Ok(answer) => {
             let rcode = rcode_text(u16_at(&answer.message, 2) & flag::RCODE);

@@ -157,7 +157,7 @@ fn wrong_lines_are_told_by_number() {
             "line 4: of Adblock's rules, those for names end in ^: ||NAME^, not \"||ads.example/banner.js\"",
             "line 5: \"ads..example\" is not a domain name: there is nothing between two dots, or before the first",
             "line 6: a blocked name has the address 0.0.0.0, 127.0.0.1, :: or ::1, not 192.0.2.1",
-            "line 7: \"b\u{fc}cher.example\" is no name of a host",
+            "line 7: \"b\u{fc}cher.example\" is not the name of a host",
         ]
     );
     assert_eq!(wrong("0.0.0.0"), ["line 1: there is no name behind the address"]);
@@ -167,7 +167,7 @@ fn wrong_lines_are_told_by_number() {
     );
     assert_eq!(
         wrong("example.com##.banner"),
-        ["line 1: \"example.com##.banner\" is no name of a host"]
+        ["line 1: \"example.com##.banner\" is not the name of a host"]
     );
     let many = wrong(&"?\n".repeat(1000));
     assert_eq!((many.len(), &*many[10]), (11, "and 990 more lines"));

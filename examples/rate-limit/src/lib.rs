@@ -74,7 +74,10 @@ impl Filter for RateLimit {
                 let (tokens, per) = (node.argument::<Count>(0), node.property::<Duration>("per"));
                 let per = per?.unwrap_or(Duration::from_secs(1));
                 if per.is_zero() {
-                    return Err(node.mistake("`per=` is no time at all").property("per").report());
+                    return Err(node
+                        .mistake("`per=` must be more than zero")
+                        .property("per")
+                        .report());
                 }
                 (tokens?.0, per)
             }

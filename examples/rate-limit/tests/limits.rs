@@ -136,7 +136,10 @@ fn mistakes_are_told() {
         told(vec![rate(0)]),
         "the first argument of `rate` must be a number, not 0"
     );
-    assert_eq!(told(vec![rate(1).prop("per", "0s")]), "`per=` is no time at all");
+    assert_eq!(
+        told(vec![rate(1).prop("per", "0s")]),
+        "`per=` must be more than zero"
+    );
     assert!(told(vec![rate(1), node("beyond").arg("delay")]).starts_with("the first argument of `beyond`"));
     assert!(
         told(vec![rate(1), node("clients").arg(2_000_000)]).starts_with("the first argument of `clients`")

@@ -32,7 +32,7 @@ pub struct QueryLiteral {
 pub fn query(name: &str, qtype: Type) -> QueryLiteral {
     let name = name
         .parse()
-        .unwrap_or_else(|reason| panic!("{name:?} is no name: {reason}"));
+        .unwrap_or_else(|reason| panic!("{name:?} is not a name: {reason}"));
     let client = SocketAddr::from(([192, 0, 2, 1], 1053));
     QueryLiteral {
         name,

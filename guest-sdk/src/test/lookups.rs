@@ -34,7 +34,7 @@ impl Lookups {
     pub fn insert(&mut self, name: &str, qtype: Type, found: Result<Answer, LookupStatus>) {
         let name: NameBuf = name
             .parse()
-            .unwrap_or_else(|reason| panic!("{name:?} is no name: {reason}"));
+            .unwrap_or_else(|reason| panic!("{name:?} is not a name: {reason}"));
         self.known.insert((name, qtype.0), found.map(Answer::into_raw));
     }
 
@@ -111,7 +111,7 @@ fn text(lookup: &raw::Lookup) -> String {
 fn wire_name(wire: &[u8]) -> NameBuf {
     match Name::from_host(wire) {
         Some(name) => NameBuf::from(name),
-        None => panic!("{wire:?} is no name"),
+        None => panic!("{wire:?} is not a name"),
     }
 }
 

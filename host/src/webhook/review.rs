@@ -53,7 +53,7 @@ impl Request {
     pub fn read(octets: &[u8]) -> Result<Request, String> {
         let question: Question = serde_json::from_slice(octets).map_err(|error| {
             let error: String = error.to_string().chars().take(QUOTED).collect();
-            format!("this is no {KIND} about a pod: {error}")
+            format!("this is not an {KIND} about a pod: {error}")
         })?;
         let Question {
             api_version,
@@ -61,7 +61,7 @@ impl Request {
             request,
         } = question;
         if (api_version.as_str(), kind.as_str()) != (API_VERSION, KIND) {
-            return Err(format!("this is no {KIND} of {API_VERSION}"));
+            return Err(format!("this is not an {KIND} of {API_VERSION}"));
         }
         if request.uid.is_empty() {
             return Err(format!("this {KIND} has no uid"));

@@ -165,7 +165,7 @@ fn credentials(user: User, folder: &Path, cluster: serde_json::Value) -> Result<
 fn parsed(server: &str) -> Result<Uri, String> {
     server
         .parse()
-        .map_err(|error| format!("the server {server:?} is no URL: {error}"))
+        .map_err(|error| format!("the server {server:?} is not a URL: {error}"))
 }
 
 fn encoded(pem: &[u8]) -> String {

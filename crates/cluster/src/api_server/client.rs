@@ -61,7 +61,7 @@ pub enum Error {
     #[error("no answer within {} s", .0.as_secs())]
     Silent(Duration),
     /// A name in it has characters that no URL has.
-    #[error("{0:?} is no path")]
+    #[error("{0:?} is not a path")]
     Path(String),
     /// There are no credentials to ask with.
     #[error("{0}")]

@@ -110,7 +110,7 @@ impl File {
     /// Reads it.
     pub fn read(path: &Path) -> Result<File, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        yaml_serde::from_str(&text).map_err(|error| format!("is no kubeconfig: {error}"))
+        yaml_serde::from_str(&text).map_err(|error| format!("is not a kubeconfig: {error}"))
     }
 
     /// The cluster and the user of a context, or of the current one.

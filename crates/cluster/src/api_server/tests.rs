@@ -422,7 +422,7 @@ fn mistakes_name_the_file_and_the_word() {
         (
             "",
             "    token: [x]\n".into(),
-            "is no kubeconfig: users[0].user.token",
+            "is not a kubeconfig: users[0].user.token",
         ),
     ] {
         let kubeconfig = setting.write(cluster, &user);

@@ -23,9 +23,9 @@ impl Authorities {
     pub fn from_pem(pem: &[u8]) -> Result<Authorities, String> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(pem)? {
-            roots
-                .add(certificate)
-                .map_err(|error| format!("has something that is no certificate of an authority: {error}"))?;
+            roots.add(certificate).map_err(|error| {
+                format!("has something that is not the certificate of an authority: {error}")
+            })?;
         }
         Ok(Authorities {
             roots: Arc::new(roots),

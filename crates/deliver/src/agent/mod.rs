@@ -60,7 +60,7 @@ impl Agent {
                 return Ok((url, response));
             };
             let next = at(&url, location)
-                .ok_or_else(|| Error::Refused("it redirects to something that is no URL".into()))?;
+                .ok_or_else(|| Error::Refused("it redirects to something that is not a URL".into()))?;
             let is_encrypted = url.scheme() == "https";
             if next.scheme() != url.scheme() && (is_encrypted || self.route.keeps_scheme) {
                 return Err(Error::Refused("it redirects to another scheme".into()));
@@ -81,7 +81,7 @@ impl Agent {
     ) -> Result<Response<Incoming>, Error> {
         let path = url[Position::BeforePath..Position::AfterQuery].parse::<Uri>();
         *request.uri_mut() =
-            path.map_err(|error| Error::Refused(format!("{:?} is no path: {error}", url.path())))?;
+            path.map_err(|error| Error::Refused(format!("{:?} is not a path: {error}", url.path())))?;
         let mut session = match self.sessions.remove(&url.origin()) {
             Some(session) => session,
             None => Session::new(self.route.endpoint(url).await?),

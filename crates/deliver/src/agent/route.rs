@@ -55,7 +55,7 @@ impl Route {
         let wrong = |problem: String| Error::Refused(format!("{} {problem}", &url[..Position::AfterPath]));
         // Without user and password.
         let server = url.origin().ascii_serialization().parse::<Uri>();
-        let server = server.map_err(|error| wrong(format!("is no URL: {error}")))?;
+        let server = server.map_err(|error| wrong(format!("is not a URL: {error}")))?;
         let endpoint = Endpoint::new(&server, &self.trust, None).map_err(wrong)?;
         Ok(endpoint.by(match &self.proxy {
             None => Way::Addresses(self.addresses(url).await?),

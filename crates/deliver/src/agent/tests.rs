@@ -106,7 +106,7 @@ async fn only_redirects_that_keep_the_method_are_followed() {
     assert!(requests[1].starts_with("put /a ") && requests[1].ends_with("body"));
     server.answer(|_| page("302 Found", "location: http://[\r\n", ""));
     let problem = ask(route(&["127.0.0.1"]), Method::GET, &url).await.unwrap_err();
-    assert_eq!(problem, "it redirects to something that is no URL");
+    assert_eq!(problem, "it redirects to something that is not a URL");
 }
 
 /// Connects the first client to a server, as an HTTP proxy. What it was asked is sent to the receiver.

@@ -89,7 +89,7 @@ pub(super) fn checked(digest: &str) -> Result<&str, String> {
     let octets = digest.strip_prefix("sha256:").and_then(hex::octets);
     match octets {
         Some(octets) if octets.len() == 32 => Ok(digest),
-        _ => Err(format!("the digest {digest:?} is no SHA-256")),
+        _ => Err(format!("the digest {digest:?} is not a SHA-256 digest")),
     }
 }
 

@@ -96,7 +96,7 @@ impl Host {
         let scheme = if self.plain { "http" } else { "https" };
         let [hub, registry] = DOCKER_HUB;
         let name = if self.name == hub { registry } else { &*self.name };
-        Url::parse(&format!("{scheme}://{name}/v2/")).map_err(|error| format!("it is no host: {error}"))
+        Url::parse(&format!("{scheme}://{name}/v2/")).map_err(|error| format!("it is not a host: {error}"))
     }
 }
 
@@ -116,7 +116,7 @@ impl Way {
             written: written.filter(|_| self.proxy.is_none()),
             proxy: proxy
                 .transpose()
-                .map_err(|error| format!("the proxy is no URL: {error}"))?,
+                .map_err(|error| format!("the proxy is not a URL: {error}"))?,
             trust: Trust {
                 authorities: authorities.transpose()?,
                 ..Trust::default()
@@ -142,7 +142,7 @@ impl Client {
         let url = host.url()?.join(&format!("{repository}/"));
         let mut client = Client {
             agent: Agent::new(way.route(written)?),
-            repository: url.map_err(|error| format!("it is no repository: {error}"))?,
+            repository: url.map_err(|error| format!("it is not a repository: {error}"))?,
             scope: format!("repository:{repository}:{actions}"),
             credentials: host.credentials.clone(),
             authorization: None,
@@ -158,7 +158,7 @@ impl Client {
     /// Returns the URL of something in the repository.
     pub fn url(&self, path: &str) -> Result<Url, Error> {
         let url = self.repository.join(path);
-        url.map_err(|error| format!("{path:?} is no path: {error}").into())
+        url.map_err(|error| format!("{path:?} is not a path: {error}").into())
     }
 
     /// Returns the digest of the manifest with this tag.
@@ -313,7 +313,7 @@ impl Client {
     /// Gets a token: <https://distribution.github.io/distribution/spec/auth/token/>.
     async fn token(&mut self, realm: &str, service: Option<&str>) -> Result<HeaderValue, Error> {
         let mut url = Url::parse(realm)
-            .map_err(|error| format!("it has a token server {realm:?} that is no URL: {error}"))?;
+            .map_err(|error| format!("it has a token server {realm:?} that is not a URL: {error}"))?;
         if url.scheme() != "https" && self.repository.scheme() == "https" {
             return Err(format!("its token server {realm:?} is not asked over https").into());
         }

@@ -473,7 +473,7 @@ fn name(wire: Vec<u8>, of: &str) -> Checked<Box<[u8]>> {
         Ok(wire.into())
     } else {
         garbage(format!(
-            "{of} with something that is no name in wire format: {:02x?}",
+            "{of} with something that is not a name in wire format: {:02x?}",
             &wire[..wire.len().min(16)]
         ))
     }

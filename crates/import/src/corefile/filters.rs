@@ -79,7 +79,7 @@ pub fn acl(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
 fn acl_rule(draft: &mut Draft, row: &PluginOption, names: &[String]) -> Option<Node> {
     let action = row.name.text.to_ascii_lowercase();
     if !["allow", "block", "filter", "drop"].contains(&action.as_str()) {
-        let problem = format!("`{action}` is no action");
+        let problem = format!("`{action}` is not an action");
         draft.mistake(row.name.span, problem, "valid here: allow, block, filter, drop");
         return None;
     }
@@ -180,7 +180,7 @@ fn log(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
             if !known {
                 draft.mistake(
                     word.span,
-                    format!("`{}` is no class", word.text),
+                    format!("`{}` is not a class", word.text),
                     "valid here: success, denial, error, all",
                 );
             }

@@ -131,7 +131,7 @@ fn prefetch(draft: &mut Draft, option: &PluginOption) -> Option<Option<Node>> {
         _ => {
             draft.mistake(
                 option.span(),
-                "this is no `prefetch`",
+                "this is not a valid `prefetch`",
                 "write it like: prefetch 10 1m 10%",
             );
             None
@@ -159,7 +159,7 @@ fn serve_stale(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let (Some(up_to), Some(after), Some(ttl), true, None) = (up_to, after, ttl, recheck, words.next()) else {
         draft.mistake(
             option.span(),
-            "this is no `serve_stale`",
+            "this is not a valid `serve_stale`",
             "write it like: serve_stale 1h immediate",
         );
         return None;
@@ -314,7 +314,7 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
                 [] | ["no_rec"] | ["domain", _] | ["no_rec", "domain", _] | ["domain", _, "no_rec"]
             ) {
                 let help = "write it like: health_check 5s no_rec domain example.org";
-                draft.mistake(option.span(), "this is no `health_check`", help);
+                draft.mistake(option.span(), "this is not a valid `health_check`", help);
             }
             let node = Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000))));
             Some(match words[..] {
@@ -467,7 +467,7 @@ fn encrypted(
         }
     };
     let Some((ip, port)) = parsed else {
-        let problem = format!("{host} is no address");
+        let problem = format!("{host} is not an address");
         draft.mistake(
             word.span,
             problem,
@@ -493,7 +493,7 @@ fn tls(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         _ => {
             draft.mistake(
                 option.span(),
-                "this is no `tls`",
+                "this is not a valid `tls`",
                 "write it like: tls CERTIFICATE KEY CA",
             );
             return None;

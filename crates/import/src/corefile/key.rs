@@ -72,14 +72,14 @@ pub fn zones(name: &str) -> Result<Vec<String>, Wrong> {
     {
         let length = length.parse::<u8>().ok();
         let zones = length.and_then(|length| reverse_zones(address, length));
-        return zones.ok_or_else(|| (format!("{name} is no network"), "write it like 10.0.0.0/8"));
+        return zones.ok_or_else(|| (format!("{name} is not a network"), "write it like 10.0.0.0/8"));
     }
     let zone = name.trim_end_matches('.').to_ascii_lowercase();
     let labels = zone.split('.');
     let valid = zone.is_empty() || labels.clone().all(|label| (1..64).contains(&label.len()));
     if !valid || zone.len() > 253 || zone.contains([':', '/', '{', '}', '"']) {
         return Err((
-            format!("{name} is no domain name"),
+            format!("{name} is not a domain name"),
             "write it like example.org or 10.0.0.0/8",
         ));
     }

@@ -53,7 +53,7 @@ pub fn rule(words: &[&Token]) -> Result<Node, Wrong> {
 fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String, Vec<&'w str>), Wrong> {
     let wrong = || {
         (
-            "this is no rule".to_owned(),
+            "this is not a rule".to_owned(),
             "write it like: rewrite ttl suffix example.org 30",
         )
     };
@@ -120,7 +120,7 @@ fn name(words: &[&str]) -> Result<Node, Wrong> {
                 Some(kind) => (kind, rest),
                 None => {
                     return Err((
-                        format!("`{kind}` is no way to match a name"),
+                        format!("`{kind}` is not a way to match a name"),
                         "valid here: exact, prefix, suffix, substring, regex",
                     ));
                 }
@@ -128,7 +128,7 @@ fn name(words: &[&str]) -> Result<Node, Wrong> {
         }
         _ => {
             return Err((
-                "this is no rule for a name".into(),
+                "this is not a rule for a name".into(),
                 "write it like: rewrite name old.example new.example",
             ));
         }
@@ -168,7 +168,7 @@ fn answers(mut node: Node, kind: &str, words: &[&str]) -> Result<Node, Wrong> {
             }
             _ => {
                 return Err((
-                    "this is no way of changing answers".into(),
+                    "this is not a way to change answers".into(),
                     "write: answer auto, answer name FROM TO, answer value FROM TO",
                 ));
             }
@@ -195,7 +195,7 @@ fn ttl(words: &[&str]) -> Result<Node, Wrong> {
     let node = with_final_dot(Node::new("ttl").text(kind).text(&from), kind);
     let wrong = || {
         (
-            format!("{} is no TTL", rest[0]),
+            format!("{} is not a TTL", rest[0]),
             "write it like 30, 30-300, 30- or -300",
         )
     };

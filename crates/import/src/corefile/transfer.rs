@@ -109,7 +109,7 @@ fn addresses(draft: &mut Draft, option: &PluginOption, first: usize) -> Vec<Sock
         match with_port.or(bare.ok().map(|ip| SocketAddr::new(ip, PORT))) {
             Some(address) => found.push(address),
             None => {
-                let problem = format!("{} is no IP address", word.text);
+                let problem = format!("{} is not an IP address", word.text);
                 draft.mistake(word.span, problem, "write it like 192.0.2.1 or 192.0.2.1:5300");
             }
         }

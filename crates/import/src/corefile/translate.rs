@@ -163,7 +163,7 @@ impl Server {
             let name = plugin.name.text.as_str();
             match fate(name, "") {
                 None => {
-                    let problem = format!("`{name}` is no plugin of CoreDNS");
+                    let problem = format!("`{name}` is not a plugin of CoreDNS");
                     self.draft.mistake(
                         plugin.name.span,
                         problem,
@@ -309,7 +309,7 @@ impl Server {
     /// Adds an HTTP address, unless a wildcard already covers it.
     fn admin(&mut self, text: &str, span: Span) {
         let Some(address) = values::server(text) else {
-            let problem = format!("{text} is no address with a port");
+            let problem = format!("{text} is not an address with a port");
             return self
                 .draft
                 .mistake(span, problem, "write it like 127.0.0.1:9253 or :9253");
@@ -332,7 +332,7 @@ impl Server {
         let Some(size) = size.filter(|size| (512..=4096).contains(size)) else {
             return self.draft.mistake(
                 plugin.span(),
-                "this is no size of a reply",
+                "this is not the size of a reply",
                 "write a number from 512 to 4096",
             );
         };

@@ -17,7 +17,7 @@ pub fn networks(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<String> {
             Some(_) => None,
         };
         networks = Some(read.unwrap_or_else(|| {
-            let problem = "this is no network of clients";
+            let problem = "this is not a network of clients";
             let help = "one `expr` is known here: incidr(client_ip(), '192.0.2.0/24'), and several of them with || between";
             mistakes.push(Diagnostic::new(expression.span(), problem).help(help));
             Vec::new()

@@ -88,7 +88,7 @@ fn json<T: DeserializeOwned + Default>(
 
 fn wrong_domain(domain: &str, servers: &[String]) -> Option<String> {
     if domain.len() > 253 || !is_subdomain(domain) {
-        return Some(format!("{domain:?} is no domain name"));
+        return Some(format!("{domain:?} is not a domain name"));
     }
     if servers.is_empty() {
         return Some(format!("{domain} has no server"));
@@ -98,7 +98,7 @@ fn wrong_domain(domain: &str, servers: &[String]) -> Option<String> {
 
 fn wrong_server(server: &str) -> Option<String> {
     let is_server = server.parse::<IpAddr>().is_ok() || server.parse::<SocketAddr>().is_ok();
-    (!is_server).then(|| format!("{server:?} is no IP address"))
+    (!is_server).then(|| format!("{server:?} is not an IP address"))
 }
 
 #[cfg(test)]
@@ -137,10 +137,10 @@ mod tests {
                 "stubDomains",
                 "{\"A_b\": [\"192.0.2.1\"]}",
                 1,
-                "\"A_b\" is no domain name",
+                "\"A_b\" is not a domain name",
             ),
             ("stubDomains", "{\"a\": []}", 1, "a has no server"),
-            ("stubDomains", "{\"a\": [\"x {\\n}\"]}", 1, "is no IP address"),
+            ("stubDomains", "{\"a\": [\"x {\\n}\"]}", 1, "is not an IP address"),
             ("stubDomains", "", 1, "this is not what it should be"),
             (
                 "upstreamNameservers",
@@ -152,7 +152,7 @@ mod tests {
                 "upstreamNameservers",
                 "[\"dns.example\"]",
                 1,
-                "\"dns.example\" is no IP address",
+                "\"dns.example\" is not an IP address",
             ),
         ] {
             fs::write(folder.path().join(file), text).unwrap();

@@ -120,7 +120,7 @@ fn numbers(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
             let name = scan(rtype::NS, word.as_bytes(), origin)?;
             match are_names_whole(rtype::NS, &name) {
                 true => Ok(name),
-                false => Err("has a server that is no name".into()),
+                false => Err("has a server that is not a name".into()),
             }
         },
     };
@@ -135,7 +135,9 @@ fn certificate(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
         .find(|(name, _)| words[0].eq_ignore_ascii_case(name));
     let kind = named.map(|(_, kind)| *kind).or(words[0].parse().ok());
     let kind = kind.ok_or("has a type of certificate that does not exist")?;
-    let tag: u16 = words[1].parse().map_err(|_| "has a key tag that is no number")?;
+    let tag: u16 = words[1]
+        .parse()
+        .map_err(|_| "has a key tag that is not a number")?;
     let algorithm = SecurityAlgorithm::from_mnemonic(words[2].as_bytes()).map(SecurityAlgorithm::to_int);
     let algorithm = algorithm
         .or(words[2].parse().ok())
@@ -149,8 +151,10 @@ fn certificate(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
 /// RFC 7477 section 2.1.1: a serial, flags, and types as in NSEC.
 fn synchronization(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     let (words, rest) = words::<2>(text).ok_or("needs a serial and flags")?;
-    let serial: u32 = words[0].parse().map_err(|_| "has a serial that is no number")?;
-    let flags: u16 = words[1].parse().map_err(|_| "has flags that are no number")?;
+    let serial: u32 = words[0]
+        .parse()
+        .map_err(|_| "has a serial that is not a number")?;
+    let flags: u16 = words[1].parse().map_err(|_| "has flags that are not a number")?;
     let types = scan(rtype::NSEC, &[b". ", rest].concat(), origin)?;
     let mut data = serial.to_be_bytes().to_vec();
     data.extend(flags.to_be_bytes());
@@ -165,7 +169,7 @@ fn location(text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
     for word in words {
         let number: u16 = word
             .parse()
-            .map_err(|_| "has a priority or weight that is no number")?;
+            .map_err(|_| "has a priority or weight that is not a number")?;
         data.extend(number.to_be_bytes());
     }
     let string = scan(rtype::TXT, rest, origin)?;

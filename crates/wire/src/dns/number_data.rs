@@ -37,25 +37,27 @@ pub(super) fn parse(rtype: u16, text: &str, others: &Others<'_>) -> Result<Vec<u
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let wrong = |what: &'static str| move || what.to_owned();
     match rtype {
-        LOC => place(&words).ok_or_else(wrong("is no place: `52 22 23 N 4 53 32 E -2m 1m 10000m 10m`")),
+        LOC => place(&words).ok_or_else(wrong(
+            "is not a location: `52 22 23 N 4 53 32 E -2m 1m 10000m 10m`",
+        )),
         APL => words
             .iter()
             .map(|word| range(word))
             .collect::<Option<Vec<_>>>()
             .map(|ranges| ranges.concat())
-            .ok_or_else(wrong("has a range of addresses that is none: `!1:192.0.2.0/24`")),
+            .ok_or_else(wrong("has an invalid range of addresses: `!1:192.0.2.0/24`")),
         NID | L64 => numbered(&words, |word| groups(word, ':', 4, 4))
-            .ok_or_else(wrong("is no number and four groups of hexadecimal digits")),
+            .ok_or_else(wrong("is not a number and four groups of hexadecimal digits")),
         L32 => numbered(&words, |word| {
             Some(word.parse::<Ipv4Addr>().ok()?.octets().to_vec())
         })
-        .ok_or_else(wrong("is no number and IPv4 address")),
+        .ok_or_else(wrong("is not a number and an IPv4 address")),
         EUI48 | EUI64 => {
             let pairs = if rtype == EUI48 { 6 } else { 8 };
             let one = <[&str; 1]>::try_from(&words[..]).ok();
             one.and_then(|[word]| groups(word, '-', pairs, 2))
                 .ok_or_else(wrong(
-                    "is no link-layer address: pairs of hexadecimal digits with hyphens",
+                    "is not a link-layer address: pairs of hexadecimal digits with hyphens",
                 ))
         }
         _ => identity(&words, others),
@@ -105,7 +107,7 @@ fn identity(words: &[&str], others: &Others<'_>) -> Result<Vec<u8>, String> {
     };
     let algorithm: u8 = algorithm
         .parse()
-        .map_err(|_| "has an algorithm that is no number")?;
+        .map_err(|_| "has an algorithm that is not a number")?;
     let tag = hex::octets(tag).ok_or("has a tag that is not in hexadecimal")?;
     let key = (others.base64)(key)?;
     let tag_length = u8::try_from(tag.len()).map_err(|_| "has a tag that is too long")?;

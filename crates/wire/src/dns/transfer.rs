@@ -146,10 +146,10 @@ fn finish(
 /// # Errors
 /// The response is invalid, or reports an error, in words.
 pub fn records(message: &[u8], id: u16) -> Result<Vec<Record>, String> {
-    let message = Message::from_octets(message).map_err(|_| "it sent what is no message")?;
+    let message = Message::from_octets(message).map_err(|_| "it sent something that is not a message")?;
     let header = message.header();
     if header.id() != id || !header.qr() {
-        return Err("it sent what is no answer to what was asked".into());
+        return Err("it sent something that does not answer the request".into());
     }
     if header.rcode() != Rcode::NOERROR || header.tc() {
         let said = rcode_text(header.rcode().to_int().into());

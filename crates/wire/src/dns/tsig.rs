@@ -155,7 +155,7 @@ impl Verifier {
     /// What is wrong with its signature, in words.
     pub fn check(&mut self, message: &mut Vec<u8>) -> Result<(), String> {
         let octets = std::mem::take(message);
-        let mut whole = Message::from_octets(octets).map_err(|_| "it is no message".to_owned())?;
+        let mut whole = Message::from_octets(octets).map_err(|_| "it is not a message".to_owned())?;
         let checked = self.0.answer(&mut whole, now());
         let header_and_records = whole.into_octets();
         *message = header_and_records;

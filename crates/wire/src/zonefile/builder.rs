@@ -162,7 +162,7 @@ impl Builder {
             }
             rtype::NSEC3 if hash_in(owner, &self.origin).is_none() => {
                 let help = "the first label is the hash in base32hex, 32 letters and digits";
-                return Err(Wrong::new("the owner of this NSEC3 record is no hash", help));
+                return Err(Wrong::new("the owner of this NSEC3 record is not a hash", help));
             }
             rtype::NSEC3PARAM if u16_at(data, 2) > MOST_ITERATIONS => {
                 let problem = format!("NSEC3 hashes more than {MOST_ITERATIONS} times");

@@ -124,7 +124,7 @@ fn type_of(word: &Word<'_>) -> Result<u16, Wrong> {
         // Types only for queries and messages (RFC 6895 section 3.1).
         Some(0 | rtype::OPT | 128..=255) => format!("records of type {text} do not stand in zone files"),
         Some(known) => return Ok(known),
-        None => format!("{text:?} is no type of records"),
+        None => format!("{text:?} is not a record type"),
     };
     Err(Wrong::new(
         problem,

@@ -216,7 +216,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "zone:2: the data of this A record cannot be read: unexpected end of entry",
     ),
     ("a", "zone:2: the type and data of a record are missing"),
-    ("a B 1", "zone:2: \"B\" is no type of records"),
+    ("a B 1", "zone:2: \"B\" is not a record type"),
     (
         "a ANY 1",
         "zone:2: records of type ANY do not stand in zone files",
@@ -269,7 +269,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "a NSEC3 1 0 0 - 0123456789ABCDEFGHIJKLMNOPQRSTUV A",
-        "zone:2: the owner of this NSEC3 record is no hash",
+        "zone:2: the owner of this NSEC3 record is not a hash",
     ),
     (
         "$INCLUDE /etc/passwd",
@@ -320,8 +320,8 @@ fn whole_files_may_be_wrong() {
     assert_eq!(
         of(&format!("{HEAD}a B\n\nb C\n")),
         [
-            "zone:2: \"B\" is no type of records",
-            "zone:4: \"C\" is no type of records"
+            "zone:2: \"B\" is not a record type",
+            "zone:4: \"C\" is not a record type"
         ]
     );
     assert_eq!(of(&"a\n".repeat(100)).len(), 20);

@@ -422,7 +422,7 @@ fn hostile_primaries_give_nothing() {
         for (manner, problem) in [
             (Manner::Endless, "takes more than 100000 bytes"),
             (Manner::Slow, "too slow"),
-            (Manner::Garbage, "no answer to what was asked"),
+            (Manner::Garbage, "does not answer the request"),
             (Manner::OtherEnd, "begins with the serial 7 and ends with 8"),
             (Manner::Older, "it sent a zone that is not newer"),
             (Manner::OutOfZone, "org. is not in the zone"),

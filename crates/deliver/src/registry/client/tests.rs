@@ -180,7 +180,7 @@ async fn what_is_too_large_or_another_is_refused() {
     assert_eq!(text(client.blob(&digest, 6).await), expected);
     assert_eq!(text(client.manifest(&digest).await), expected);
     let problem = text(client.blob("sha256:../../x", 6).await);
-    assert!(problem.contains("is no SHA-256"), "{problem}");
+    assert!(problem.contains("is not a SHA-256 digest"), "{problem}");
 }
 
 #[tokio::test]
