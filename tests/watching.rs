@@ -213,7 +213,7 @@ fn top_says_who_does_not_answer() {
     let complaint = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success());
     assert!(
-        complaint.contains(&format!("cannot look at {nobody}: ")) && complaint.contains("--admin"),
+        complaint.contains(&format!("cannot read {nobody}: ")) && complaint.contains("--admin"),
         "{complaint}"
     );
     let (proxy, _upstream, _gate) = start("");

@@ -228,7 +228,7 @@ impl<'a> Node<'a> {
             [] => Ok(None),
             [node] => Ok(Some(node)),
             [_, second, ..] => Err(second
-                .mistake(format!("`{name}` stands here twice"))
+                .mistake(format!("`{name}` is here twice"))
                 .help("keep one of them")
                 .report()),
         }

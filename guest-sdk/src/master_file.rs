@@ -112,7 +112,7 @@ impl MasterFile<'_> {
         let rtype = rtype.map_err(|_| format!("{word:?} is not a record type"))?;
         let ttl = own_ttl
             .or(self.ttl)
-            .ok_or("neither the record nor $TTL says for how long it holds")?;
+            .ok_or("the record has no TTL, and there is no $TTL")?;
         let data = RData::try_from_str(rtype, &self.with_absolute_names(rtype, rest)?);
         let data = data.map_err(|error| error.to_string())?;
         let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
@@ -244,7 +244,7 @@ mod tests {
         for (text, error) in [
             (
                 "a A 192.0.2.1",
-                "line 1: neither the record nor $TTL says for how long it holds",
+                "line 1: the record has no TTL, and there is no $TTL",
             ),
             ("$TTL 1\n\na A", "line 3: "),
             ("$TTL 1\na NOSUCH x", "line 2: \"NOSUCH\" is not a record type"),

@@ -100,9 +100,7 @@ impl<'t> NameList<'t> {
             return self.read_hosts(first, address, words);
         } else if words.next().is_some() {
             let found = shown(first);
-            return Err(format!(
-                "what stands in front of a name is an address, not {found}"
-            ));
+            return Err(format!("the text before a name must be an address, not {found}"));
         } else {
             Listed::Below(host(first.strip_prefix("*.").unwrap_or(first))?)
         };
@@ -132,7 +130,7 @@ impl<'t> NameList<'t> {
         }
         match named {
             true => Ok(()),
-            false => Err("there is no name behind the address".to_owned()),
+            false => Err("there is no name after the address".to_owned()),
         }
     }
 }

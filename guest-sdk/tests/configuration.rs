@@ -155,7 +155,7 @@ fn nothing_is_claimed_about_what_was_not_read() {
     );
     let twice = mistakes([node("ttl").arg("5s"), node("ttl").arg("6s")]);
     assert_eq!(twice.len(), 1);
-    assert_eq!(twice[0].message, "`ttl` stands here twice");
+    assert_eq!(twice[0].message, "`ttl` is here twice");
 }
 
 #[derive(Debug)]

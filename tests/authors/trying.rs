@@ -169,7 +169,7 @@ fn cases_give_messages_and_details() {
     fs::write(&cases, "query \"a.example\" \"A\" { given { option 8 \"0\" } }").expect("a file");
     let refused = dnsweir(folder.path(), &test);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(error.contains("is not a string of octets"), "{error}");
+    assert!(error.contains("is not a string of bytes"), "{error}");
 }
 
 /// A filter that remembers a verdict, but gives another one for another client, remembers too much.

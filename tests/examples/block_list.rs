@@ -83,10 +83,7 @@ fn a_list_that_cannot_be_taken_is_underlined() {
     assert!(!good && said.contains("list.txt cannot be read"), "{said}");
     write(&folder.path().join("list.txt"), "ads.example\nads example\n");
     let (good, said) = check();
-    assert!(
-        !good && said.contains("line 2: what stands in front of a name"),
-        "{said}"
-    );
+    assert!(!good && said.contains("line 2: the text before a name"), "{said}");
     assert!(said.contains("list (file)\"list.txt\""), "{said}");
     write(&folder.path().join("list.txt"), "ads.example\n");
     let (good, said) = check();

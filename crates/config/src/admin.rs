@@ -41,7 +41,7 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Liste
     ];
     for (name, _) in shown.into_iter().filter(|(_, shown)| *shown && !admin.status) {
         if let Some(entry) = property(node, name) {
-            let problem = format!("`{name}` is about /status, which is not there with status=#false");
+            let problem = format!("`{name}` is about /status, which status=#false turns off");
             decoder.report(entry, problem, "leave out one of the two");
         }
     }
@@ -76,6 +76,7 @@ fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Ve
 fn host(value: &KdlValue) -> Result<String, Wrong> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     let fits = |name: &str| (1..=253).contains(&name.len()) && name.chars().all(is_name);
-    let help = "write what stands in the address bar, without scheme and port: host=\"dns.example.org\"";
+    let help =
+        "write the name in the browser's address bar, without scheme and port: host=\"dns.example.org\"";
     fitting(value, fits, "is not the name of a host", help)
 }

@@ -233,7 +233,7 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
         "any" if allowed => Ok(Who::Word("any", &Network::ANY)),
         NODE if allowed => Ok(Who::Word(NODE, &[])),
         "any" | NODE => {
-            let help = "write who may ask after `allow`: all others are refused";
+            let help = "list the clients that may ask in `allow`: all others are refused";
             Err(Wrong::new("can only be allowed", help))
         }
         _ => network(HELP)(value).map(Who::Network),
@@ -295,7 +295,7 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
         let (idle, why) = match around {
             Some(around) => (
                 around.allowed == rule.allowed,
-                format!("{} says so already", around.network),
+                format!("{} already has the same effect", around.network),
             ),
             None => (
                 only_these && !rule.allowed,

@@ -217,7 +217,7 @@ fn refuse_unfit(decoder: &mut Decoder, nodes: &[KdlNode], forward: &Forward, sch
             decoder.report(node, problem, help);
         }
     };
-    let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
+    let problem = "`bootstrap` is for upstreams that are written by name, but there are none";
     refuse("bootstrap", !forward.named.is_empty(), problem, "remove it");
     let word = scheme.map(Encryption::word).unwrap_or_default();
     let problem = format!("the upstreams are asked over {word}://, and not over this");

@@ -162,7 +162,7 @@ fn identity(
         (Some(certificate), Some(_)) => encrypted::identity(decoder, certificate),
         (Some(certificate), None) => {
             encrypted::CERTIFICATE.read(decoder, certificate);
-            let problem = "`certificate` is for addresses with a scheme, and there is none";
+            let problem = "`certificate` is for addresses with a scheme, but there are none";
             decoder.report(certificate, problem, "write one: listen \"tls://192.0.2.1\"");
             None
         }

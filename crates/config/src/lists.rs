@@ -189,7 +189,7 @@ fn read_answer(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> ListAnsw
         match ANSWERS.iter().find(|(name, _)| *name == found) {
             Some((_, answer)) if count == 1 => return answer.clone(),
             Some(_) => {
-                let problem = format!("{found:?} stands beside others");
+                let problem = format!("{found:?} cannot be combined with other values");
                 decoder.report(entry, problem, "write one word, or addresses");
             }
             None => addresses.extend(decoder.value("answer", entry, address)),

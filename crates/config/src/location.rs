@@ -107,7 +107,7 @@ fn url(written: &str, plain: bool, token: bool) -> Result<Url, Wrong> {
         )),
         "http" if plain => Ok(url),
         "http" => Err(Wrong::new(
-            "is not secure: anybody on the way can change what is sent",
+            "is not secure: anyone between the two machines can change the data",
             "write https://, or plain=#true if you want this",
         )),
         _ => Err(Wrong::new("is of a scheme that is not known", help)),

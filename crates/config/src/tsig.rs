@@ -80,7 +80,7 @@ fn secret(decoder: &mut Decoder, node: &KdlNode) -> Option<Vec<u8>> {
         Some(secret) if secret.len() < SHORTEST => "the secret has fewer than 16 bytes",
         Some(_) => return decoded,
     };
-    let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: what stands after `secret` there";
+    let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: the value of `secret` in its output";
     decoder.report(entry, problem, help);
     None
 }

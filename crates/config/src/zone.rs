@@ -124,7 +124,7 @@ impl Names {
         for (name, span) in decoder.values_at(node, zone_name) {
             let known = self.0.entry(name.clone()).or_default();
             if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
-                let help = "a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`";
+                let help = "a name belongs to one zone on each address: put all its stages there, or distinguish the zones with `on` or `from`";
                 decoder.report_again(span, *first, format!("zone {name:?} is written twice"), help);
                 continue;
             }

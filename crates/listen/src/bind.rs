@@ -124,7 +124,7 @@ pub fn in_use(address: SocketAddr, protocol: Protocol, port: Port) -> String {
     let own = netstat::own_user();
     let hint = match &holder {
         Holder::Other { process: None, .. } | Holder::Unseen => {
-            format!(" (as root, `ss -Hlnp 'sport = :{}'` says which)", address.port())
+            format!(" (as root, `ss -Hlnp 'sport = :{}'` shows which)", address.port())
         }
         _ => String::new(),
     };

@@ -223,7 +223,7 @@ impl Upkeep for Lists {
         };
         match Background::start("lists", move || follower.run()) {
             Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "lists: there is no thread to read them"),
+            Err(error) => tracing::error!(%error, "lists: cannot start a thread to read them"),
         }
     }
 

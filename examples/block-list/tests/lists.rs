@@ -160,10 +160,10 @@ fn wrong_lines_are_told_by_number() {
             "line 7: \"b\u{fc}cher.example\" is not the name of a host",
         ]
     );
-    assert_eq!(wrong("0.0.0.0"), ["line 1: there is no name behind the address"]);
+    assert_eq!(wrong("0.0.0.0"), ["line 1: there is no name after the address"]);
     assert_eq!(
         wrong("ads example"),
-        ["line 1: what stands in front of a name is an address, not \"ads\""]
+        ["line 1: the text before a name must be an address, not \"ads\""]
     );
     assert_eq!(
         wrong("example.com##.banner"),

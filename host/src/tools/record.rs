@@ -50,7 +50,7 @@ pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Resul
     let unwritten = |error: io::Error| Stop::Machine(format!("the test cases cannot be written: {error}"));
     writeln!(
         out,
-        "// Recorded over dnstap, clients masked. `dnsweir filter test --bless` adds what a filter says."
+        "// Recorded over dnstap, clients masked. `dnsweir filter test --bless` adds a filter's results."
     )
     .map_err(unwritten)?;
     let (send, heard) = sync_channel(WAITING);
@@ -59,7 +59,7 @@ pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Resul
     let spawned = thread::Builder::new().name("dnstap".into()).spawn(move || {
         let _ = done.send(reader.read(&mut |heard| send.send(heard).is_ok()));
     });
-    spawned.map_err(|error| Stop::Machine(format!("there is no thread to read dnstap: {error}")))?;
+    spawned.map_err(|error| Stop::Machine(format!("cannot start a thread to read dnstap: {error}")))?;
     let count = take(&heard, wanted, &mut out).map_err(unwritten)?;
     drop(heard);
     if let Ok(Err(error)) = read.try_recv() {

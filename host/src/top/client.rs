@@ -47,7 +47,7 @@ async fn get(session: &mut Session, admin: SocketAddr, path: &str) -> Result<Vec
         Err(_) => format!("no answer in {} s", PATIENCE.as_secs()),
     };
     Err(format!(
-        "cannot look at {admin}: {problem}; name the address of `admin` in its configuration with --admin"
+        "cannot read {admin}: {problem}; name the address of `admin` in its configuration with --admin"
     ))
 }
 

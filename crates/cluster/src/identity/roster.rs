@@ -119,7 +119,7 @@ impl<'a> Roster<'a> {
         let before = self.pods.get(&key).map_or(0, |known| known.octets());
         let room = self.memory.saturating_sub(self.octets - before);
         if let Some(what) = pod.fit(room) {
-            let problem = format!("{key} is known without its {what}, for which there is no memory");
+            let problem = format!("{key} is known without its {what}, because there is no memory for them");
             self.state.pods.refuse(&problem);
         }
         let is_full = self.pods.len() >= PODS;
@@ -160,7 +160,8 @@ impl<'a> Roster<'a> {
                 followed.named = true;
                 let room = self.memory.saturating_sub(self.octets - before);
                 if let Some(what) = namespace.fit(room) {
-                    let problem = format!("{name} is known without its {what}, for which there is no memory");
+                    let problem =
+                        format!("{name} is known without its {what}, because there is no memory for them");
                     self.state.namespaces.refuse(&problem);
                 }
                 Some(namespace)

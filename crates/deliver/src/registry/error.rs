@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Server(#[from] agent::Error),
     /// It has said nothing for this long.
-    #[error("it said nothing for {} s", .0.as_secs())]
+    #[error("it sent nothing for {} s", .0.as_secs())]
     Silent(Duration),
     /// It refuses.
     #[error(transparent)]

@@ -25,7 +25,7 @@ struct Configuration {
 /// As text.
 pub async fn push(module: Bytes, reference: &Reference, registries: &Registries) -> Result<String, String> {
     let Some(tag) = reference.tag.clone().filter(|_| reference.is_movable()) else {
-        return Err("what is pushed needs a tag and takes no digest: oci://REGISTRY/NAME:TAG".into());
+        return Err("the reference needs a tag and must not have a digest: oci://REGISTRY/NAME:TAG".into());
     };
     if module.len() > LARGEST_MODULE {
         return Err(format!("it is larger than {}", spell_size(LARGEST_MODULE)));

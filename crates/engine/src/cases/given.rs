@@ -183,8 +183,8 @@ fn identity(value: &KdlValue) -> Result<String, Wrong> {
     match identity == "host" || identity.contains('/') {
         true => Ok(identity),
         false => Err(Wrong::new(
-            "is nobody's identity",
-            "write \"NAMESPACE/POD\", or \"host\"; who is not known has none",
+            "is not an identity",
+            "write \"NAMESPACE/POD\", or \"host\"; leave it out for an unknown client",
         )),
     }
 }
@@ -224,7 +224,7 @@ fn octets(value: &KdlValue) -> Result<Vec<u8>, Wrong> {
     let octets = hex::octets(&text(value)?).filter(|octets| octets.len() <= usize::from(u16::MAX));
     octets.ok_or_else(|| {
         Wrong::new(
-            "is not a string of octets",
+            "is not a string of bytes",
             "write two hexadecimal digits for each, such as \"000118\"",
         )
     })

@@ -306,7 +306,7 @@ impl Reader<'_> {
         }
         if let Some(brace) = self.peek().filter(|token| token.is("}") && !token.begins_line) {
             let problem = Diagnostic::new(brace.span, "CoreDNS takes this brace for an argument");
-            return Err(problem.help("write it on a line of its own"));
+            return Err(problem.help("write it on its own line"));
         }
         Ok((first, others))
     }
@@ -441,7 +441,7 @@ fn snippet_name(keys: &[Token]) -> Option<String> {
 }
 
 fn unclosed(brace: Span) -> Diagnostic {
-    Diagnostic::new(brace, "this brace is never closed").help("close it with `}` on a line of its own")
+    Diagnostic::new(brace, "this brace is never closed").help("close it with `}` on its own line")
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn loadbalance(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
         draft.mistake(
             plugin.span(),
             problem,
-            "write `loadbalance` alone: each response has an order of its own",
+            "write `loadbalance` alone: each response has its own order",
         );
         return None;
     }

@@ -39,7 +39,7 @@ pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str)
     let mut node = Node::new("kubernetes");
     let mut plugins = site.block.plugins.iter();
     let Some(cluster) = plugins.find(|other| other.name.text == "kubernetes") else {
-        let problem = "`k8s_external` has no `kubernetes` whose services it could tell of";
+        let problem = "`k8s_external` needs a `kubernetes` whose services it publishes";
         draft.mistake(plugin.span(), problem, "write both in one block");
         return (node, false);
     };

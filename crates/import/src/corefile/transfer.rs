@@ -23,8 +23,8 @@ pub fn secondary(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str
         zones.extend(site.zones.iter().map(|(zone, _)| zone.clone()));
     }
     if !zones.iter().any(|origin| origin == zone) {
-        let problem = format!("{zone} is part of a zone of `secondary`, and has plugins of its own");
-        let help = "give the zone a server block of its own, with the same plugins for all of its names";
+        let problem = format!("{zone} is part of a zone of `secondary`, and has its own plugins");
+        let help = "give the zone its own server block, with the same plugins for all of its names";
         draft.mistake(plugin.span(), problem, help);
     }
     let mut through = false;
@@ -78,7 +78,7 @@ pub fn transfer(draft: &mut Draft, plugins: &[Plugin], zone: &str) -> Option<Nod
     if !some {
         draft.mistake(
             plugin.span(),
-            "`transfer` does not say to whom",
+            "`transfer` has no `to`",
             "write it like: to 192.0.2.7",
         );
         return None;

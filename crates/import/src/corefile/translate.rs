@@ -269,7 +269,7 @@ impl Server {
         };
         if let Some(option) = plugin.options.iter().find(is_asked) {
             let problem = "clients are not asked for certificates";
-            let help = "remove it; `clients` says which networks may ask";
+            let help = "remove it; `clients` defines which networks may ask";
             self.draft.mistake(option.span(), problem, help);
         }
         let files = (self.draft.path(certificate), self.draft.path(key));
@@ -429,7 +429,7 @@ impl Server {
     /// The stage for a block without a source, which refuses all queries; the comments explain why.
     fn refusal(&mut self, block: &Block, comments: &mut Vec<String>) -> Node {
         comments.push(match block.refused.is_empty() {
-            true => "Nothing in this block answers: what it is asked is refused.".to_owned(),
+            true => "Nothing in this block answers, so queries are refused.".to_owned(),
             false => "What this block is asked is refused, since it could not be translated:".to_owned(),
         });
         comments.extend(block.refused.iter().cloned());
@@ -486,8 +486,7 @@ impl Server {
         }
         let mut nodes = vec![self.listen(&listeners)];
         if listeners.iter().any(|listener| !is_private(listener.ip())) && self.node.is_none() {
-            let open =
-                "CoreDNS answers everybody. Without this, only private networks and the node's own may ask.";
+            let open = "CoreDNS answers all clients. Without this, only private networks and the node's own may ask.";
             nodes.push(
                 Node::new("clients")
                     .comment(open)

@@ -72,7 +72,7 @@ fn json<T: DeserializeOwned + Default>(
             while !text.is_char_boundary(at) {
                 at -= 1;
             }
-            let mistake = Diagnostic::new((at..at).into(), format!("this is not what it should be: {error}"));
+            let mistake = Diagnostic::new((at..at).into(), format!("this is not valid: {error}"));
             let help = "write stubDomains like {\"acme.local\": [\"192.0.2.1\"]} and upstreamNameservers like [\"192.0.2.1\"]";
             return Err(Report::new(source, vec![mistake.help(help)]));
         }
@@ -131,7 +131,7 @@ mod tests {
                 "stubDomains",
                 "{\n \"a\": \"192.0.2.1\"\n}",
                 2,
-                "this is not what it should be",
+                "this is not valid",
             ),
             (
                 "stubDomains",
@@ -141,7 +141,7 @@ mod tests {
             ),
             ("stubDomains", "{\"a\": []}", 1, "a has no server"),
             ("stubDomains", "{\"a\": [\"x {\\n}\"]}", 1, "is not an IP address"),
-            ("stubDomains", "", 1, "this is not what it should be"),
+            ("stubDomains", "", 1, "this is not valid"),
             (
                 "upstreamNameservers",
                 "[\"::1\", \"::2\", \"::3\", \"::4\"]",

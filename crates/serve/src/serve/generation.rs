@@ -317,7 +317,7 @@ fn find_routes(config: &Config, filters: &mut [Loaded], first: usize) -> Result<
                 Some(index) => loaded.routes.push(first + index),
                 None => {
                     let problem = format!(
-                        "filter {:?} sends queries to source {name:?}, which is not there",
+                        "filter {:?} sends queries to source {name:?}, which does not exist",
                         block.name
                     );
                     let help = format!("define it: source {name:?} {{ forward \"ADDRESS\" }}");

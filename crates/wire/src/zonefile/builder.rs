@@ -152,7 +152,7 @@ impl Builder {
         match rtype {
             rtype::SOA if !at_apex => {
                 return Err(Wrong::new(
-                    "an SOA record stands below the name of the zone",
+                    "an SOA record is below the name of the zone",
                     "remove it",
                 ));
             }

@@ -95,7 +95,7 @@ pub fn read(entry: &Entry<'_>, scope: &mut Scope) -> Result<Record, Wrong> {
     scope.last_ttl = scope.last_ttl.or(ttl);
     let ttl = ttl.ok_or_else(|| {
         Wrong::new(
-            "nothing says what TTL this record has",
+            "this record has no TTL",
             "write `$TTL 3600` at the top of the file",
         )
     })?;
@@ -122,7 +122,7 @@ fn type_of(word: &Word<'_>) -> Result<u16, Wrong> {
     let text = word.shown();
     let problem = match parse_type(&text).filter(|_| !word.quoted) {
         // Types only for queries and messages (RFC 6895 section 3.1).
-        Some(0 | rtype::OPT | 128..=255) => format!("records of type {text} do not stand in zone files"),
+        Some(0 | rtype::OPT | 128..=255) => format!("records of type {text} are not allowed in zone files"),
         Some(known) => return Ok(known),
         None => format!("{text:?} is not a record type"),
     };

@@ -202,7 +202,7 @@ impl Upkeep for Secondary {
         let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
         match Background::start("secondary", follow) {
             Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "secondary: there is no thread to follow zones"),
+            Err(error) => tracing::error!(%error, "secondary: cannot start a thread to follow zones"),
         }
     }
 
