@@ -10,7 +10,7 @@ use crate::harness::tools::RELEASE;
 const EACH: Duration = Duration::from_secs(3);
 
 /// Floods that hold much but do little.
-const LIGHT: [&str; 2] = ["one octet a second", "random names"];
+const LIGHT: [&str; 2] = ["one byte per second", "random names"];
 
 #[test]
 fn floods_cost_a_calm_client_nothing() {

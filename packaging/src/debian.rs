@@ -130,9 +130,9 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
          {homepage}\
          Description: caching DNS proxy with filters in sandboxed WebAssembly\n \
          Answers the programs of one machine, or the pods of one Kubernetes node, from a\n \
-         cache, and asks other servers for the rest. Which way a query takes is written in\n \
-         one file; what happens to it on the way can be decided by filters, small\n \
-         programs in WebAssembly that are exchanged without a restart.\n",
+         cache, and asks other servers for the rest. One file configures which way a query\n \
+         takes. Filters, small WebAssembly programs that can be replaced without a\n \
+         restart, decide what else happens to it.\n",
         source.version,
         system.processor().name(),
     );

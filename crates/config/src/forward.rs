@@ -339,7 +339,7 @@ fn refuse_mixture(decoder: &mut Decoder, schemes: &[(Option<Encryption>, Span)])
     if let Some((_, span)) = schemes.iter().find(|(scheme, _)| scheme != first) {
         let problem = "the upstreams of one `forward` are asked in one way, and these are not";
         let mixed = Diagnostic::new(*span, problem).label("another way than the first");
-        let help = "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`";
+        let help = "give each its own `forward`; the first asks the next with `next \"SERVFAIL\"`";
         decoder.push(mixed.other(*first_span, "the first").help(help));
     }
 }

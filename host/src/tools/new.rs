@@ -26,7 +26,7 @@ pub enum Language {
     Rust,
     /// With a header, without a library.
     C,
-    /// With a package of its own.
+    /// With its own package.
     Go,
     /// For prototypes.
     Javascript,

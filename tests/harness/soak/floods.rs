@@ -31,7 +31,7 @@ pub const ALL: [Flood; 16] = [
     flood("20 silent names", few_silent_names),
     flood("2 000 silent names a second", many_silent_names),
     flood("10 000 idle connections", idle_connections),
-    flood("one octet a second", octets),
+    flood("one byte per second", octets),
     flood("random names", random_names),
     flood("spoofed sources", spoofed_sources),
     flood(

@@ -114,7 +114,7 @@ const ROWS: [Row; 15] = [
     }),
     ("the cluster's DNS is away for 90 s", without_cluster_dns),
     ("the API server stands still for 20 s", without_api_server),
-    ("a wrong config map, kill -9, mended", wrong_map),
+    ("a wrong config map, kill -9, corrected", wrong_map),
     ("conntrack's table is full for 5 s", full_conntrack),
     ("a second DaemonSet comes and goes", beside_another),
     (MIGRATION, |_| {
