@@ -19,16 +19,19 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// Documents that messages of the program and the files above refer to.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 12] = [
     "configuration.md",
+    "coredns.md",
     "filters.md",
     "guide.md",
+    "languages.md",
     "limits.md",
     "node.md",
     "operations.md",
     "trust.md",
     "reference/memory.md",
     "reference/metrics.md",
+    "reference/test-cases.md",
 ];
 
 /// Shells and where each looks for completions.
