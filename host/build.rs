@@ -51,9 +51,9 @@ fn write_sdk(workspace: &Path) {
         .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
     let interface = interface.unwrap_or_else(|| fail("wit/types.wit has no `package dnsweir:filter@…;`"));
     let mut text = format!(
-        "const SDK: &[(&str, &[u8])] = {};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
-         const INTERFACE: &str = {interface:?};\nconst WIT: &[(&str, &[u8])] = {};\n\
-         const EXAMPLES: &[(&str, &[(&str, &[u8])])] = &[",
+        "const SDK: Packed = {};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
+         const INTERFACE: &str = {interface:?};\nconst WIT: Packed = {};\n\
+         const EXAMPLES: &[(&str, Packed)] = &[",
         packed(&sdk),
         packed(&wit)
     );

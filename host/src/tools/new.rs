@@ -14,6 +14,9 @@ use flate2::bufread::DeflateDecoder;
 
 use super::Stop;
 
+/// Paths, and compressed texts.
+type Packed = &'static [(&'static str, &'static [u8])];
+
 // Collected by `host/build.rs`. Pairs of path and compressed text: `SDK`, `WIT` and, by language, `EXAMPLES`.
 // `DEPENDENCIES`: the SDK's features and dependencies, from its manifest; `INTERFACE`: the interface's
 // version.
