@@ -30,6 +30,7 @@ mod edits;
 mod events;
 mod explain;
 mod fingerprint;
+mod finish;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gate;
@@ -56,7 +57,6 @@ mod sampling;
 mod sources;
 mod state;
 mod stores;
-mod tapping;
 mod tasks;
 pub mod trace;
 mod transfers;
@@ -77,10 +77,8 @@ pub use asked::{Client, MESSAGE_KEPT};
 pub use batch::{Admission, Batch, DeferredReply, Replies};
 pub use live::Live;
 pub use lookup_octets::LOOKUP_OCTETS;
-use observed::SLOW;
 use queue::Query;
 pub use queue::WAITING_OCTETS;
-use records::Sent;
 use request::Request;
 use request_pass::RequestPass;
 use response::Response;
@@ -152,15 +150,12 @@ impl Worker {
         let client = request.asked.client;
         let counters = live.counters_outside(client.server);
         counters.request(client.transport, client.address.ip(), request.qtype);
-        counters.response(answer.rcode, self.now().micros_since(client.received));
         request.trace(|| {
             let did = "no zone is used: none matches, or the name is special".into();
             TraceEvent::new("zone", Direction::In, explain::question(request), did)
         });
-        let head = request.reply_head(answer.error);
-        let size = answer.write(out, &head);
-        self.finish_outside(live, request, Some(answer), &out[..size]);
-        Admission::Answered(size)
+        let size = answer.write(out, &request.reply_head(answer.error));
+        self.finish_outside(live, counters, request, answer, &out[..size])
     }
 
     /// Takes the admitted queries through their pipelines and empties the batch. Replies that need no waiting
@@ -175,7 +170,6 @@ impl Worker {
         self.advance(&live, requests, states, None);
 
         let clocks = self.clocks();
-        let mut message = Vec::new();
         for (index, (request, state)) in requests.iter_mut().zip(states).enumerate() {
             if matches!(state, State::Waits(_)) {
                 self.defer_or_settle(&live, request, state, || replies.defer(index));
@@ -186,12 +180,9 @@ impl Worker {
                     let head = request.reply_head(response.error);
                     let out = replies.buffer(index);
                     let size = response.write(out, &head);
-                    let sent = Sent::of(out, size);
-                    if live.generation.hears_messages {
-                        copy(&out[..size], &mut message);
-                    }
+                    // Afterwards the buffer is the listener's.
+                    self.finish(&live, request, Some(response), &out[..size], clocks);
                     replies.reply(index, size);
-                    self.count_response(&live, request, response, sent, &message, clocks);
                 }
                 State::Gone => {}
                 State::Dropped | State::Request | State::Waits(_) => {
@@ -316,62 +307,14 @@ impl Worker {
             return self.without_reply(live, request, self.clocks());
         };
         let mut buffer = self.reply.borrow_mut();
-        let head = request.reply_head(response.error);
-        let size = response.write(&mut buffer[..], &head);
+        let size = response.write(&mut buffer[..], &request.reply_head(response.error));
         reply.send(&buffer[..size]);
-        let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
-        self.count_response(live, request, response, sent, &buffer[..size], clocks);
-        let took = clocks.now.micros_since(request.asked.client.received);
-        if took >= SLOW && response.rcode != rcode::SERVFAIL {
-            self.keep_trouble(request, response, took, clocks);
-        }
+        self.finish(live, request, Some(response), &buffer[..size], self.clocks());
     }
 
     /// Finishes a query whose client gets no reply.
     fn without_reply(&self, live: &Live, request: &mut Request, clocks: Clocks) {
         request.end();
-        self.hear(live, request, None, Sent::default(), &[], clocks);
+        self.finish(live, request, None, &[], clocks);
     }
-
-    /// Reports the end of a query to the trace sink, if there is one; no response means it was dropped.
-    // Runs for every hit; without the hint, the compiler does not inline it.
-    #[inline(always)]
-    fn finish_trace(&self, request: &Request, response: Option<&Response>, size: usize) {
-        if let Some(trace) = &request.trace {
-            self.tell_trace(trace, request, response, size);
-        }
-    }
-
-    #[cold]
-    fn tell_trace(&self, trace: &Trace, request: &Request, response: Option<&Response>, size: usize) {
-        if let Some(trace_sink) = &self.shared.trace_sink {
-            explain::finish(trace, request, response, size, |told| trace_sink(told));
-        }
-    }
-
-    /// Counts a reply that was written, and records it for filters with an events phase.
-    fn count_response(
-        &self,
-        live: &Live,
-        request: &Request,
-        response: &Response,
-        sent: Sent,
-        message: &[u8],
-        clocks: Clocks,
-    ) {
-        let microseconds = clocks.now.micros_since(request.asked.client.received);
-        let counters = live.counters(request);
-        counters.response(response.rcode, microseconds);
-        if response.rcode == rcode::SERVFAIL {
-            self.keep_trouble(request, response, microseconds, clocks);
-        }
-        self.hear(live, request, Some(response), sent, message, clocks);
-    }
-}
-
-/// Copies a reply for the filters that receive whole messages.
-#[cold]
-fn copy(reply: &[u8], message: &mut Vec<u8>) {
-    message.clear();
-    message.extend_from_slice(reply);
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::live::Live;
-use super::records::{Sent, event_record};
+use super::records::event_record;
 use super::request::Request;
 use super::response::Response;
 use super::worker::{Clocks, Worker};
@@ -21,57 +21,32 @@ const TELL_AFTER: Duration = Duration::from_millis(20);
 
 /// The outcome of a query, as its client sees it.
 #[inline]
-fn became(response: Option<&Response>, sent: Sent) -> Outcomes {
-    let response = response.filter(|_| sent.size > 0);
+pub(super) fn became(response: Option<&Response>, reply: &[u8]) -> Outcomes {
+    let response = response.filter(|_| !reply.is_empty());
     Outcomes::of(response.map(|response| (response.rcode, response.answer_count() > 0)))
 }
 
 impl Worker {
     /// Records the outcome of a query for filters with an events phase; no response: it was dropped.
-    pub(super) fn hear(
+    pub(super) fn tell_of(
         &self,
         live: &Live,
         request: &Request,
         response: Option<&Response>,
-        sent: Sent,
-        message: &[u8],
+        reply: &[u8],
         clocks: Clocks,
     ) {
-        self.finish_trace(request, response, sent.size);
-        let told = live.generation.pipelines[request.pipeline].tells;
-        if told != Outcomes::NONE && told.meet(became(response, sent)) {
-            self.tell_of(live, request, response, sent, message, clocks);
-        }
-    }
-
-    /// The same, if anything receives it.
-    // Not inlined: for most queries nothing does.
-    #[inline(never)]
-    fn tell_of(
-        &self,
-        live: &Live,
-        request: &Request,
-        response: Option<&Response>,
-        sent: Sent,
-        message: &[u8],
-        clocks: Clocks,
-    ) {
-        if let Some(tap) = &live.generation.tap {
-            let pod = live.generation.pods.as_ref();
-            let pod = pod.map(|_| live.identity(request).to_string());
-            self.tap(tap, live, request, pod, &message[..sent.size.min(message.len())]);
-        }
         let filters = &live.generation.pipelines[request.pipeline].event_filters;
         if filters.is_empty() {
             return;
         }
-        let became = became(response, sent);
-        let mut event = event_record(request, response, sent, clocks);
+        let became = became(response, reply);
+        let mut event = event_record(request, response, reply, clocks);
         for heard in filters {
             let interest = live.generation.filters[heard.filter].filter.interest();
             if interest.events.meet(became) && interest.covers(event.query.qtype, request.name.as_bytes()) {
                 event.query.zone = (heard.zone_base + request.zone) as u16;
-                let message = if interest.messages { message } else { &[] };
+                let message = if interest.messages { reply } else { &[] };
                 let octets = live.events[heard.filter].borrow_mut().push_event(
                     event,
                     live.asked(request, heard.filter),

@@ -15,15 +15,16 @@ use dnsweir_answer::Resolution;
 use super::live::Live;
 use super::request::Request;
 use super::response::Response;
-use super::trace::{Direction, Reply, Trace, TraceEvent, TraceView};
+use super::trace::{Direction, Reply, Trace, TraceEvent, TraceSink, TraceView};
 
 /// Passes on the finished trace of a query that was answered or dropped.
+#[cold]
 pub(super) fn finish(
+    sink: &TraceSink,
     trace: &Trace,
     request: &Request,
     response: Option<&Response>,
     size: usize,
-    hear: impl FnOnce(&TraceView<'_>),
 ) {
     let reply = response.map(|response| Reply {
         rcode: rcode_text(response.rcode),
@@ -32,7 +33,7 @@ pub(super) fn finish(
         size,
         answers: record_lines(&response.message(&request.question), Section::Answer),
     });
-    hear(&TraceView {
+    sink(&TraceView {
         client: request.asked.client.address,
         identity: trace.identity.get().map(String::as_str),
         transport: request.asked.client.transport,

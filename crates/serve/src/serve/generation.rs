@@ -39,8 +39,6 @@ pub struct Generation {
     pub tap: Option<Arc<Tap>>,
     /// Which parts of queries are kept while they are processed.
     pub keeps: Keeps,
-    /// Whether a filter or the tap receives response messages.
-    pub hears_messages: bool,
 }
 
 /// The stages of a zone.
@@ -106,7 +104,6 @@ impl Generation {
             pods: None,
             tap: None,
             keeps: Keeps::default(),
-            hears_messages: false,
         }
     }
 
@@ -174,7 +171,12 @@ impl Generation {
             from: &zone.from,
         });
         let zones = Zones::new(of_pipelines, config.local_zones);
-        let (keeps, hears_messages) = of_messages(&filters, taps_clients);
+        let keeps = Keeps {
+            options: filters
+                .iter()
+                .any(|loaded| loaded.filter.interest().details.options()),
+            message: taps_clients,
+        };
         Ok(Generation {
             number,
             pods: node_pods(&config, previous),
@@ -186,7 +188,6 @@ impl Generation {
             first_named,
             tap,
             keeps,
-            hears_messages,
         })
     }
 }
@@ -249,17 +250,6 @@ fn pipeline(
             .any(|stage| matches!(stage, config::Stage::Source(source) if source.wants_any())),
         answers_alike: false,
     }
-}
-
-/// Which parts of queries are kept, and whether anything receives response messages.
-fn of_messages(filters: &[Loaded], taps_clients: bool) -> (Keeps, bool) {
-    let interests = || filters.iter().map(|loaded| loaded.filter.interest());
-    let keeps = Keeps {
-        options: interests().any(|interest| interest.details.options()),
-        message: taps_clients,
-    };
-    let hears = interests().any(|interest| interest.events != Outcomes::NONE && interest.messages);
-    (keeps, taps_clients || hears)
 }
 
 /// The dnstap logger: the existing one with its connection, if its configuration has not changed.

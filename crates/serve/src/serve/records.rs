@@ -9,24 +9,6 @@ use super::request::Request;
 use super::response::Response;
 use super::worker::Clocks;
 
-/// What the client received, as far as events report it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sent {
-    /// Size in bytes; 0: nothing was sent.
-    pub size: usize,
-    /// The second 16 bits of the header.
-    pub header: u16,
-}
-
-impl Sent {
-    /// Describes a reply at the start of a buffer.
-    #[inline]
-    pub fn of(buffer: &[u8], size: usize) -> Sent {
-        let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
-        Sent { size, header }
-    }
-}
-
 impl Live {
     /// The filter's index of the zone that owns a query at its stage.
     fn zone(&self, request: &Request) -> u16 {
@@ -106,11 +88,11 @@ fn query_record(request: &Request) -> filter::Query {
     }
 }
 
-/// The outcome of a query, except for the zone.
+/// The outcome of a query, except for the zone. `reply` is what the client was sent; empty: nothing.
 pub(crate) fn event_record(
     request: &Request,
     response: Option<&Response>,
-    sent: Sent,
+    reply: &[u8],
     clocks: Clocks,
 ) -> filter::Event {
     let microseconds = clocks.now.micros_since(request.asked.client.received);
@@ -120,9 +102,9 @@ pub(crate) fn event_record(
         duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
         id: request.asked.id,
         query_size: request.asked.size,
-        response_size: sent.size as u32,
+        response_size: reply.len() as u32,
         rcode: response.map_or(0, |response| response.rcode),
-        response_header: sent.header,
+        response_header: reply.get(2..4).map_or(0, |octets| u16_at(octets, 0)),
         has_answers: response
             .is_some_and(|response| response.answer_count() > 0)
             .into(),

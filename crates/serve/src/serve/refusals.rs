@@ -87,7 +87,7 @@ impl Worker {
             Reply::Refused => rcode::REFUSED,
             Reply::Truncated => rcode::NOERROR,
             Reply::Silence => {
-                self.finish_outside(live, request, None, &[]);
+                self.report_outside(live, request, None, &[]);
                 return Admission::Silence;
             }
         };
@@ -97,8 +97,6 @@ impl Worker {
             Reply::Truncated => reply::write_truncated(out, &head),
             _ => response.write(out, &head),
         };
-        counters.response(rcode, self.now().micros_since(client.received));
-        self.finish_outside(live, request, Some(&response), &out[..size]);
-        Admission::Answered(size)
+        self.finish_outside(live, counters, request, &response, &out[..size])
     }
 }

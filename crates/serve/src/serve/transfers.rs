@@ -47,7 +47,7 @@ impl Worker {
         let (response, size) = match reply {
             TransferReply::Stream(transfer) => {
                 counters.response(rcode::NOERROR, self.now().micros_since(client.received));
-                self.finish_outside(live, request, None, &[]);
+                self.report_outside(live, request, None, &[]);
                 return Admission::Transfer(transfer);
             }
             TransferReply::Refused(rcode, error) => {
@@ -62,9 +62,7 @@ impl Worker {
                 (response, size)
             }
         };
-        counters.response(response.rcode, self.now().micros_since(client.received));
-        self.finish_outside(live, request, Some(&response), &out[..size]);
-        Admission::Answered(size)
+        self.finish_outside(live, counters, request, &response, &out[..size])
     }
 }
 
