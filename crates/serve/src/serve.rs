@@ -122,13 +122,10 @@ impl Worker {
         let answer = match owner {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (request.pipeline, request.zone) = (pipeline, zone);
-                if let Some(gate) = &live.generation.pipelines[pipeline].gate
-                    && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
-                {
+                if let Some(refusal) = live.refusal(request, pipeline, &self.shared.ledger) {
                     return self.refuse(&live, live.counters(request), request, refusal, out);
                 }
-                live.enter(request)
-                    .request(client.transport, client.address.ip(), query.qtype);
+                live.enter(request);
                 request.trace(|| {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
                     let did = format!("{zone} owns the name");
@@ -147,9 +144,7 @@ impl Worker {
 
     /// Answers a query that no zone owns.
     fn answer_outside(&self, live: &Live, request: &Request, answer: &Response, out: &mut [u8]) -> Admission {
-        let client = request.asked.client;
-        let counters = live.counters_outside(client.server);
-        counters.request(client.transport, client.address.ip(), request.qtype);
+        let counters = live.enter_outside(&request.asked.client, request.qtype);
         request.trace(|| {
             let did = "no zone is used: none matches, or the name is special".into();
             TraceEvent::new("zone", Direction::In, explain::question(request), did)

@@ -278,7 +278,7 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
 
 fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     let stage = |stage: &Stage| match stage {
-        Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].filter.name()),
+        Stage::Filter(used) => format!("use {}", generation.filters[used.filter].filter.name()),
         Stage::Cache(_) => "cache".to_string(),
         Stage::Source(index) => generation.sources[*index].upkeep().status().text,
     };

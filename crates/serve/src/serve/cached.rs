@@ -125,7 +125,7 @@ impl Worker {
 
     /// The cache at this stage of a query's pipeline.
     fn cache<'a>(live: &'a Live, request: &Request, stage: usize) -> Option<&'a config::Cache> {
-        match live.generation.pipelines[request.pipeline].stages.get(stage) {
+        match live.stage(request, stage) {
             Some(Stage::Cache(cache)) => Some(cache),
             _ => None,
         }

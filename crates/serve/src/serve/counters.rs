@@ -4,7 +4,6 @@
 //! up.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +13,7 @@ use crate::dns::Transport;
 use crate::dns::rtype;
 use crate::histogram::Histogram;
 
+use super::asked::Client;
 use super::gate::Reason;
 
 /// Types with their own label, as in CoreDNS; others count as `other`.
@@ -90,13 +90,13 @@ pub fn add(counter: &AtomicU64, by: u64) {
 
 impl ZoneCounters {
     /// Counts a received query.
-    pub fn request(&self, transport: Transport, client: IpAddr, qtype: u16) {
+    pub fn request(&self, client: &Client, qtype: u16) {
         let at = TYPES
             .iter()
             .position(|&(known, _)| known == qtype)
             .unwrap_or(TYPES.len());
-        let family = usize::from(client.is_ipv6());
-        add(&self.requests[transport as usize][family][at], 1);
+        let family = usize::from(client.address.is_ipv6());
+        add(&self.requests[client.transport as usize][family][at], 1);
     }
 
     /// Counts a rejected query.

@@ -45,7 +45,7 @@ impl Worker {
         for heard in filters {
             let interest = live.generation.filters[heard.filter].filter.interest();
             if interest.events.meet(became) && interest.covers(event.query.qtype, request.name.as_bytes()) {
-                event.query.zone = (heard.zone_base + request.zone) as u16;
+                event.query.zone = heard.zone(request.zone);
                 let message = if interest.messages { reply } else { &[] };
                 let octets = live.events[heard.filter].borrow_mut().push_event(
                     event,

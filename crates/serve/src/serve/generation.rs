@@ -53,7 +53,7 @@ pub struct Pipeline {
     /// across reloads, too.
     pub partition: u64,
     /// Filters with an events phase.
-    pub event_filters: Vec<EventFilter>,
+    pub event_filters: Vec<UsedFilter>,
     /// The outcomes reported to these filters or to the tap.
     pub tells: Outcomes,
     /// Whether a filter looks at responses.
@@ -67,23 +67,27 @@ pub struct Pipeline {
     pub answers_alike: bool,
 }
 
-/// A filter with an events phase, in a pipeline.
-pub struct EventFilter {
+/// A filter in a pipeline.
+#[derive(Clone, Copy)]
+pub struct UsedFilter {
     /// Index into [`Generation::filters`].
     pub filter: usize,
     /// Added to a zone's index in the pipeline, gives its index in the filter.
-    pub zone_base: usize,
+    zone_base: usize,
+}
+
+impl UsedFilter {
+    /// The filter's index of one of the pipeline's zones.
+    #[inline]
+    pub fn zone(self, zone: usize) -> u16 {
+        (self.zone_base + zone) as u16
+    }
 }
 
 /// One stage, ready to run.
 pub enum Stage {
     /// `use`
-    Filter {
-        /// Index into [`Generation::filters`].
-        filter: usize,
-        /// Added to a zone's index in the pipeline, gives its index in the filter.
-        zone_base: usize,
-    },
+    Filter(UsedFilter),
     /// `cache`
     Cache(config::Cache),
     /// Anything else that answers: index into [`Generation::sources`].
@@ -220,10 +224,10 @@ fn pipeline(
             let zones = &mut zones_of_filter[*filter];
             let zone_base = zones.len();
             zones.extend(zone.names.iter().cloned());
-            Stage::Filter {
+            Stage::Filter(UsedFilter {
                 filter: *filter,
                 zone_base,
-            }
+            })
         }
         config::Stage::Cache(cache) => Stage::Cache(cache.clone()),
         config::Stage::Source(source) => {
@@ -430,11 +434,11 @@ impl Pipeline {
     /// Collects which of its filters look at responses or events, and whether anything receives events.
     fn note_phases(&mut self, filters: &[Loaded], taps_clients: bool) {
         for stage in &self.stages {
-            if let Stage::Filter { filter, zone_base } = *stage {
-                let interest = filters[filter].filter.interest();
+            if let Stage::Filter(used) = *stage {
+                let interest = filters[used.filter].filter.interest();
                 self.looks_at_responses |= interest.responses;
                 if interest.events != Outcomes::NONE {
-                    self.event_filters.push(EventFilter { filter, zone_base });
+                    self.event_filters.push(used);
                     self.tells = self.tells.and(interest.events);
                 }
             }

@@ -16,8 +16,9 @@ use crate::source::WorkerSource;
 use dnsweir_answer::Question;
 use dnsweir_answer::identity::Identity;
 
+use super::asked::Client;
 use super::counters::ZoneCounters;
-use super::gate::{Gate, Ledger};
+use super::gate::{Gate, Ledger, Refusal};
 use super::generation::{Generation, Stage};
 use super::request::Request;
 use super::stores::Shared;
@@ -34,24 +35,24 @@ pub struct Live {
     pub events: Vec<RefCell<filter::Batch<filter::Event>>>,
     /// One for each of [`Generation::sources`].
     pub sources: Vec<WorkerSource>,
-    counters: Counters,
-    /// The addresses of all listeners there have ever been.
-    listeners: Vec<Option<SocketAddr>>,
-    /// One for each of the listeners.
-    gates: Vec<Option<Gate>>,
+    shared: Arc<Shared>,
+    /// The number of this worker.
+    worker: usize,
+    /// All listeners there have ever been.
+    listeners: Vec<Listener>,
+    /// Index of each pipeline's first zone among all zones.
+    offsets: Vec<usize>,
 }
 
-/// This worker's counters by listener and zone, looked up in the table on first use.
-struct Counters {
-    shared: Arc<Shared>,
-    worker: usize,
-    servers: Vec<Arc<str>>,
-    /// Index of each pipeline's first zone.
-    offsets: Vec<usize>,
-    /// For each listener all zones, followed by one cell for queries that no zone owns.
-    cells: Vec<OnceCell<Arc<ZoneCounters>>>,
-    /// The number of cells per listener.
-    stride: usize,
+/// A listener, and what a worker counts there.
+struct Listener {
+    /// Its name in metrics.
+    name: Arc<str>,
+    address: Option<SocketAddr>,
+    /// `None` if every client may ask there without a limit.
+    gate: Option<Gate>,
+    /// Counters of all zones, followed by those of queries that no zone owns; looked up in the table on first use.
+    counters: Box<[OnceCell<Arc<ZoneCounters>>]>,
 }
 
 impl Live {
@@ -84,35 +85,31 @@ impl Live {
         });
         let offsets = offsets.collect();
         let servers = shared.servers.lock().clone();
-        let listeners: Vec<Option<SocketAddr>> = servers.iter().map(|server| server.parse().ok()).collect();
-        let gates = listeners.iter();
-        let gates = gates.map(|address| Gate::of_listener(&generation.config, (*address)?));
-        let gates = gates.collect();
-        let stride = total + 1;
-        let cells = vec![OnceCell::new(); servers.len() * stride];
-        let counters = Counters {
-            shared,
-            worker,
-            servers,
-            offsets,
-            cells,
-            stride,
-        };
+        let listeners = servers.into_iter().map(|name| {
+            let address = name.parse().ok();
+            Listener {
+                gate: address.and_then(|address| Gate::of_listener(&generation.config, address)),
+                name,
+                address,
+                counters: vec![OnceCell::new(); total + 1].into(),
+            }
+        });
         Live {
+            listeners: listeners.collect(),
             generation,
             instances,
             events,
             sources,
-            counters,
-            listeners,
-            gates,
+            shared,
+            worker,
+            offsets,
         }
     }
 
     /// The gate of a listener; `None` if every client may ask there without a limit.
     #[inline]
     pub fn gate(&self, server: u16) -> Option<&Gate> {
-        self.gates.get(usize::from(server))?.as_ref()
+        self.listeners.get(usize::from(server))?.gate.as_ref()
     }
 
     /// The owner of a query's name, on the listener that received it.
@@ -153,30 +150,33 @@ impl Live {
                 let source = self.generation.sources[*index].upkeep();
                 source.tells_clients_apart(request.name.as_bytes())
             }
-            Stage::Filter { .. } | Stage::Cache(_) => false,
+            Stage::Filter(_) | Stage::Cache(_) => false,
         })
+    }
+
+    /// The rejection of a query by `clients` in a pipeline, if it is rejected there.
+    // Inlined like `owner`.
+    #[inline(always)]
+    pub(crate) fn refusal(&self, request: &Request, pipeline: usize, ledger: &Ledger) -> Option<Refusal> {
+        let gate = self.generation.pipelines[pipeline].gate.as_ref()?;
+        gate.refusal(ledger, &request.asked.client)
     }
 
     /// Whether `clients` of the zone that answers this internal query turn its client away.
     pub(crate) fn turns_away(&self, request: &Request, ledger: &Ledger) -> bool {
         match self.answerer(request) {
-            Some(ZoneMatch::Pipeline { pipeline, .. }) => self.generation.pipelines[pipeline]
-                .gate
-                .as_ref()
-                .is_some_and(|gate| gate.refusal(ledger, &request.asked.client).is_some()),
+            Some(ZoneMatch::Pipeline { pipeline, .. }) => self.refusal(request, pipeline, ledger).is_some(),
             Some(ZoneMatch::Special(_)) | None => false,
         }
     }
 
     #[inline(always)]
     fn asker(&self, request: &Request) -> Asker {
+        let client = &request.asked.client;
+        let listener = self.listeners.get(usize::from(client.server));
         Asker {
-            listener: self
-                .listeners
-                .get(usize::from(request.asked.client.server))
-                .copied()
-                .flatten(),
-            client: request.asked.client.address.ip(),
+            listener: listener.and_then(|listener| listener.address),
+            client: client.address.ip(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Live {
         let mut parent = || {
             stages.find_map(|stage| match stage {
                 Stage::Source(index) => Some(*index).filter(|index| sources[*index].has_zone_above(name)),
-                Stage::Filter { .. } | Stage::Cache(_) => None,
+                Stage::Filter(_) | Stage::Cache(_) => None,
             })
         };
         match sources[index].has_zone(name) {
@@ -216,7 +216,7 @@ impl Live {
 
     /// Hashes questions, for all tables keyed by them.
     pub(crate) fn hasher(&self) -> &KeyHasher {
-        &self.counters.shared.hasher
+        &self.shared.hasher
     }
 
     /// The client's identity, if known.
@@ -269,54 +269,65 @@ impl Live {
     // Runs once or twice for every query; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn counters(&self, request: &Request) -> &ZoneCounters {
-        let at = self.counters.offsets[request.pipeline] + request.zone;
-        self.counters.get(request.asked.client.server, at, || {
-            Arc::from(self.generation.pipelines[request.pipeline].zones[request.zone].to_string())
+        let at = self.offsets[request.pipeline] + request.zone;
+        let listener = self.listener(request.asked.client.server);
+        listener.counters[at].get_or_init(|| {
+            let zone = self.generation.pipelines[request.pipeline].zones[request.zone].to_string();
+            self.find_counters(listener, zone.into())
         })
     }
 
-    /// Identifies the client if the configuration asks for it, and returns the counters of the zone that owns
-    /// the query.
+    /// Identifies the client if the configuration asks for it, and counts the query.
     // Runs for every hit; without the hint, the compiler does not inline it.
     #[inline(always)]
-    pub fn enter(&self, request: &mut Request) -> &ZoneCounters {
+    pub fn enter(&self, request: &mut Request) {
         if let Some(pods) = &self.generation.pods {
             identify(pods, &self.generation.config.listen.addresses, request);
         }
         self.counters(request)
+            .request(&request.asked.client, request.qtype);
+    }
+
+    /// Counts a query that enters no pipeline; returns the counters for its outcome.
+    pub(crate) fn enter_outside(&self, client: &Client, qtype: u16) -> &ZoneCounters {
+        let counters = self.counters_outside(client.server);
+        counters.request(client, qtype);
+        counters
     }
 
     /// The name of a listener in metrics.
     pub fn server(&self, server: u16) -> &str {
-        self.counters
-            .servers
-            .get(usize::from(server))
-            .map_or("", |server| server)
+        let listener = self.listeners.get(usize::from(server));
+        listener.map_or("", |listener| &listener.name)
     }
 
     /// The counters of queries that no zone owns.
     pub(crate) fn counters_outside(&self, server: u16) -> &ZoneCounters {
-        let at = self.counters.stride - 1;
-        self.counters.get(server, at, || Arc::from("dropped"))
+        let listener = self.listener(server);
+        let last = listener.counters.len() - 1;
+        listener.counters[last].get_or_init(|| self.find_counters(listener, "dropped".into()))
     }
 
-    /// Counts a query that the filter at its stage dropped.
-    pub(crate) fn count_drop(&self, request: &Request, reason: &str) {
-        let stages = &self.generation.pipelines[request.pipeline].stages;
-        if let Some(Stage::Filter { filter, .. }) = stages.get(request.stage) {
-            self.generation.filters[*filter]
-                .filter
-                .counters()
-                .drops
-                .add(reason);
-        }
+    #[inline]
+    fn listener(&self, server: u16) -> &Listener {
+        &self.listeners[usize::from(server).min(self.listeners.len() - 1)]
+    }
+
+    #[cold]
+    fn find_counters(&self, listener: &Listener, zone: Arc<str>) -> Arc<ZoneCounters> {
+        self.shared.counters.get(&listener.name, &zone, self.worker)
+    }
+
+    /// A stage of a query's pipeline.
+    #[inline]
+    pub(crate) fn stage(&self, request: &Request, at: usize) -> Option<&Stage> {
+        self.generation.pipelines[request.pipeline].stages.get(at)
     }
 
     /// Counts a message edited by the filter at a stage.
     pub(crate) fn count_edit(&self, request: &Request, stage: usize, took: Duration) {
-        let stages = &self.generation.pipelines[request.pipeline].stages;
-        if let Some(Stage::Filter { filter, .. }) = stages.get(stage) {
-            let counters = self.generation.filters[*filter].filter.counters();
+        if let Some(Stage::Filter(used)) = self.stage(request, stage) {
+            let counters = self.generation.filters[used.filter].filter.counters();
             counters.edits.fetch_add(1, Relaxed);
             counters
                 .edit_nanoseconds
@@ -383,15 +394,4 @@ fn instances_of(
         unreachable!("an instance was made of each filter that no worker has")
     };
     instances
-}
-
-impl Counters {
-    fn get(&self, server: u16, at: usize, zone: impl FnOnce() -> Arc<str>) -> &ZoneCounters {
-        let server = usize::from(server).min(self.servers.len() - 1);
-        self.cells[server * self.stride + at].get_or_init(|| {
-            self.shared
-                .counters
-                .get(&self.servers[server], &zone(), self.worker)
-        })
-    }
 }

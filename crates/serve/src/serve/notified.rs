@@ -59,12 +59,9 @@ impl Worker {
             // The reply has the same opcode.
             out[2] |= (NOTIFY >> 8) as u8;
         }
-        let counters = live.counters_outside(client.server);
-        counters.request(client.transport, client.address.ip(), rtype::SOA);
-        counters.response(
-            u16_at(out, 2) & flag::RCODE,
-            self.now().micros_since(client.received),
-        );
+        let took = self.now().micros_since(client.received);
+        let counters = live.enter_outside(&client, rtype::SOA);
+        counters.response(u16_at(out, 2) & flag::RCODE, took);
         Some(Admission::Answered(size))
     }
 }

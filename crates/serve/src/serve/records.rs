@@ -10,17 +10,6 @@ use super::response::Response;
 use super::worker::Clocks;
 
 impl Live {
-    /// The filter's index of the zone that owns a query at its stage.
-    fn zone(&self, request: &Request) -> u16 {
-        match self.generation.pipelines[request.pipeline]
-            .stages
-            .get(request.stage)
-        {
-            Some(Stage::Filter { zone_base, .. }) => (zone_base + request.zone) as u16,
-            _ => 0,
-        }
-    }
-
     /// What a filter learns about a query besides its record.
     #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
@@ -46,8 +35,12 @@ impl Live {
 
     /// A query as its stage's filter sees it.
     pub(crate) fn query_record(&self, request: &Request) -> filter::Query {
+        let zone = match self.stage(request, request.stage) {
+            Some(Stage::Filter(used)) => used.zone(request.zone),
+            _ => 0,
+        };
         filter::Query {
-            zone: self.zone(request),
+            zone,
             ..query_record(request)
         }
     }

@@ -35,8 +35,7 @@ impl Worker {
         {
             return told;
         }
-        let counters = live.counters_outside(client.server);
-        counters.request(client.transport, client.address.ip(), 0);
+        let counters = live.enter_outside(&client, 0);
         counters.response(rcode, self.now().micros_since(client.received));
         Admission::Answered(reply::write_unanswerable(out, message, error))
     }
@@ -53,7 +52,6 @@ impl Worker {
         refusal: Refusal,
         out: &mut [u8],
     ) -> Admission {
-        let counters = live.counters_outside(client.server);
         let heard = refusal.reply != Reply::Silence || self.shared.trace_sink.is_some();
         if let Some(query) = heard.then(|| Query::parse(message).ok()).flatten() {
             let request = batch.next(client);
@@ -61,10 +59,10 @@ impl Worker {
             if self.shared.trace_sink.is_some() {
                 request.trace = Some(Trace::begin());
             }
+            let counters = live.counters_outside(client.server);
             return self.refuse(live, counters, request, refusal, out);
         }
-        counters.request(client.transport, client.address.ip(), 0);
-        counters.refuse(refusal.reason);
+        live.enter_outside(&client, 0).refuse(refusal.reason);
         Admission::Silence
     }
 
@@ -78,8 +76,7 @@ impl Worker {
         refusal: Refusal,
         out: &mut [u8],
     ) -> Admission {
-        let client = request.asked.client;
-        counters.request(client.transport, client.address.ip(), request.qtype);
+        counters.request(&request.asked.client, request.qtype);
         counters.refuse(refusal.reason);
         let why = || refusal.reason.text().into();
         request.trace(|| TraceEvent::new("clients", Direction::In, explain::question(request), why()));

@@ -12,7 +12,7 @@ use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special, u16_at};
 use crate::filter::{self, Decision, Instance, Outcome, QueryOutcome, Rewrite, Verdict};
 
 use super::explain;
-use super::generation::Stage;
+use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{Change, ChangeKind, Request};
@@ -43,10 +43,9 @@ impl RequestPass<'_> {
             let pipeline = &live.generation.pipelines[request.pipeline];
             while matches!(state, State::Request) {
                 match pipeline.stages.get(request.stage) {
-                    Some(&Stage::Filter { filter, zone_base }) => {
-                        let clock = &mut self.clock;
-                        if meets_filter(live, request, state, (filter, zone_base), clock) {
-                            waiting[filter].push(index);
+                    Some(&Stage::Filter(used)) => {
+                        if meets_filter(live, request, state, used, &mut self.clock) {
+                            waiting[used.filter].push(index);
                             asked = true;
                             break;
                         }
@@ -93,16 +92,17 @@ fn meets_filter(
     live: &Live,
     request: &mut Request,
     state: &mut State,
-    (filter, zone_base): (usize, usize),
+    used: UsedFilter,
     clock: &mut Option<UnixTime>,
 ) -> bool {
+    let filter = used.filter;
     let interest = live.generation.filters[filter].filter.interest();
     if interest.queries {
         let now = *clock.get_or_insert_with(UnixTime::now);
-        let zone = (zone_base + request.zone) as u16;
         let mut instance = live.instances[filter].borrow_mut();
         // A remembered verdict was within the filter's interest when it was made.
-        if let Some(recalled) = instance.recall(&live.memo_key(request, interest, zone), now) {
+        let key = live.memo_key(request, interest, used.zone(request.zone));
+        if let Some(recalled) = instance.recall(&key, now) {
             request.trace(|| explain::remembered(live, request, filter, recalled.verdict));
             if recalled.passes {
                 request.stage += 1;
@@ -228,7 +228,8 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
             State::Response(edited(live, request, verdict, response))
         }
         Decision::Drop(reason) => {
-            live.count_drop(request, reason);
+            let counters = live.generation.filters[filter].filter.counters();
+            counters.drops.add(reason);
             State::Dropped
         }
         Decision::Alias(_) => State::Waits(Wait::Alias(Lead::Filter(Arc::clone(verdict)))),

@@ -7,7 +7,7 @@ use dnsweir_os::clock::UnixTime;
 use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
 use super::explain;
-use super::generation::Stage;
+use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{ChangeKind, Request};
@@ -51,7 +51,7 @@ impl ResponsePass<'_> {
                 match pipeline.stages[request.stage] {
                     Stage::Source(_) => {}
                     Stage::Cache(_) => _ = undo(worker, live, request, response, request.stage),
-                    Stage::Filter { filter, .. } => {
+                    Stage::Filter(UsedFilter { filter, .. }) => {
                         asked = meets_filter(worker, live, request, response, filter);
                         if asked {
                             waiting[filter].push(index);
@@ -156,7 +156,8 @@ pub(super) fn change(
             *state = State::Response(Response::from_filter(&request.question, &records));
         }
         ResponseDecision::Drop(reason) => {
-            live.count_drop(request, &reason);
+            let counters = live.generation.filters[filter].filter.counters();
+            counters.drops.add(&reason);
             *state = State::Dropped;
         }
         ResponseDecision::Ask(ask) => return asks(state, filter, ask),

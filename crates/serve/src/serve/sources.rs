@@ -44,8 +44,7 @@ impl Worker {
     /// Asks the source at a query's stage, or waits for another query's answer to the same question.
     pub(super) async fn resolve(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query) -> Resolution {
         let (request, waiting) = (&mut query.request, &query.waiting);
-        let stages = &live.generation.pipelines[request.pipeline].stages;
-        let Some(&Stage::Source(index)) = stages.get(request.stage) else {
+        let Some(&Stage::Source(index)) = live.stage(request, request.stage) else {
             return Resolution::BOUNDED;
         };
         let index = live.source_of(request, index);

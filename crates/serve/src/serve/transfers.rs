@@ -29,14 +29,11 @@ impl Worker {
         let client = request.asked.client;
         if let Some(ZoneMatch::Pipeline { pipeline, zone }) = owner {
             (request.pipeline, request.zone) = (pipeline, zone);
-            if let Some(gate) = &live.generation.pipelines[pipeline].gate
-                && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
-            {
+            if let Some(refusal) = live.refusal(request, pipeline, &self.shared.ledger) {
                 return self.refuse(live, live.counters(request), request, refusal, out);
             }
         }
-        let counters = live.counters_outside(client.server);
-        counters.request(client.transport, client.address.ip(), request.qtype);
+        let counters = live.enter_outside(&client, request.qtype);
         let reply = transfer_of(live, request, message, owner);
         let did = match &reply {
             TransferReply::Stream(_) => "all of the zone is sent",
@@ -86,7 +83,7 @@ fn transfer_of(live: &Live, request: &Request, message: &[u8], owner: Option<Zon
         .iter()
         .filter_map(|stage| match stage {
             Stage::Source(index) => Some(&live.generation.sources[*index]),
-            Stage::Filter { .. } | Stage::Cache(_) => None,
+            Stage::Filter(_) | Stage::Cache(_) => None,
         });
     sources
         .find_map(|source| source.transfer(&asked))
