@@ -286,8 +286,7 @@ impl Worker {
                 State::of_resolution(&mut query.request, resolution)
             }
             Wait::Alias(lead) => Box::pin(self.follow(live, query, &lead)).await,
-            Wait::Lookups(asking) => Box::pin(self.ask_about_query(live, query, asking)).await,
-            Wait::ResponseLookups(asking) => Box::pin(self.ask_about_response(live, query, asking)).await,
+            Wait::Lookups(asking) => Box::pin(self.look_up_and_decide(live, query, *asking)).await,
             Wait::Delay(response) => {
                 Box::pin(self.hold_back(live, query, &response)).await;
                 State::Response(*response)

@@ -5,79 +5,89 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::filter::{
-    Answers, Ask, Decision, Outcome, QueryOutcome, ROUNDS, ResponseDecision, ResponseOutcome,
-};
+use crate::filter::{Answers, Ask, Decision, QueryOutcome, ROUNDS, ResponseOutcome};
 use dnsweir_answer::Resolution;
 use dnsweir_os::clock::UnixTime;
 
 use super::explain;
-use super::generation::Stage;
+use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::lookups::Looked;
 use super::queue::Query;
 use super::request::Request;
 use super::request_pass;
-use super::response::{AskingResponse, Response};
+use super::response::Response;
 use super::response_pass;
-use super::sources::GaveUp;
-use super::state::{Asking, State, Wait};
+use super::state::{About, Asking, State, Wait};
 use super::trace::Direction;
 use super::worker::Worker;
 
 impl Worker {
-    /// Makes the lookups of a query's filter, which then decides; returns where the query continues.
-    pub(super) async fn ask_about_query(
+    /// Makes the lookups that the filter at a query's stage asks for. Then the filter decides about the query
+    /// or its response; returns where that continues.
+    pub(super) async fn look_up_and_decide(
         self: &Rc<Self>,
         live: &Rc<Live>,
         query: &mut Query,
         asking: Asking,
     ) -> State {
-        let stages = &live.generation.pipelines[query.request.pipeline].stages;
-        let (Decision::Ask(ask), Some(&Stage::Filter { filter, zone_base })) =
-            (&asking.verdict.decision, stages.get(query.request.stage))
-        else {
+        let Asking { about, rounds } = asking;
+        let lookups = match &about {
+            About::Query(verdict) => match &verdict.decision {
+                Decision::Ask(ask) => Some((ask, 0)),
+                _ => None,
+            },
+            About::Response(response, ask) => Some((ask, response.octets())),
+        };
+        let stage = live.stage(&query.request, query.request.stage);
+        let (Some((ask, held)), Some(&Stage::Filter(used))) = (lookups, stage) else {
             // Unreachable: only a query whose filter asks waits here.
             return State::Response(Response::of_source(Resolution::BOUNDED));
         };
-        let rounds = asking.rounds + 1;
-        let looked = match self.look_up_all(live, query, filter, ask, 0).await {
+        // A lookup may ask the same question as this query: its followers have to continue now.
+        drop(query.request.fetch().and_then(|fetch| fetch.led.take()));
+        let looked = match self.look_up_all(live, query, used.filter, ask, held).await {
             Ok(looked) => looked,
-            Err(why) => return self.without_answers(live, query, why),
+            Err(why) => {
+                let resolution = self.gave_up(live, &query.request, why);
+                return State::Response(Response::of_source(resolution));
+            }
         };
         let request = &mut query.request;
         if !are_shared(&looked) {
             request.unshare();
         }
-        let zone = (zone_base + request.zone) as u16;
-        let mut outcome = self.query_answers(live, request, (filter, zone), ask, &looked);
-        let asks_again = match &outcome {
-            Outcome::Decided(verdict) => matches!(verdict.decision, Decision::Ask(_)),
-            _ => false,
-        };
-        if asks_again && rounds == ROUNDS {
-            let counters = live.generation.filters[filter].filter.counters();
-            counters.query_answers.failed.fetch_add(1, Ordering::Relaxed);
-            request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
-            outcome = Outcome::Failed;
-        }
         let mut state = State::Request;
-        request_pass::decide(live, request, &mut state, filter, outcome);
-        if let State::Waits(Wait::Lookups(again)) = &mut state {
-            again.rounds = rounds;
+        if let About::Response(response, ask) = about {
+            let outcome = self.response_answers(live, request, used.filter, &response, &ask, &looked);
+            state = State::Response(response);
+            response_pass::change(live, request, &mut state, used.filter, outcome);
+        } else {
+            let outcome = self.query_answers(live, request, used, ask, &looked);
+            request_pass::decide(live, request, &mut state, used.filter, outcome);
         }
-        state
+        match state {
+            State::Waits(Wait::Lookups(again)) if rounds + 1 == ROUNDS => {
+                asks_too_often(live, request, used.filter, again.about)
+            }
+            State::Waits(Wait::Lookups(mut again)) => {
+                again.rounds = rounds + 1;
+                State::Waits(Wait::Lookups(again))
+            }
+            state => state,
+        }
     }
 
-    /// Gives a filter the answers, and returns the outcome; `filter` is its index and its index of the zone.
+    /// Gives a filter the answers about a query, and returns the outcome.
     fn query_answers(
         &self,
         live: &Live,
         request: &Request,
-        (filter, zone): (usize, u16),
+        used: UsedFilter,
         ask: &Ask,
         looked: &[Looked<'_>],
     ) -> QueryOutcome {
+        let filter = used.filter;
         let record = live.query_record(request);
         let found = looked.iter().map(Looked::tell);
         let answers = Answers::about_query(record, live.asked(request, filter), &ask.state, found);
@@ -85,63 +95,14 @@ impl Worker {
         let mut instance = live.instances[filter].borrow_mut();
         let interest = live.generation.filters[filter].filter.interest();
         // Others do not get what was found for this client alone.
-        let key = are_shared(looked).then(|| live.memo_key(request, interest, zone));
+        let key = are_shared(looked).then(|| live.memo_key(request, interest, used.zone(request.zone)));
         let outcome = instance.query_answers(UnixTime::now(), key.as_ref(), &answers);
         let took = begun.map(|begun| begun.elapsed());
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
         outcome
     }
 
-    /// Makes the lookups of a response's filter, which then decides; returns where the response continues.
-    pub(super) async fn ask_about_response(
-        self: &Rc<Self>,
-        live: &Rc<Live>,
-        query: &mut Query,
-        mut asking: Box<AskingResponse>,
-    ) -> State {
-        // A lookup may ask the same question as this query: its followers have to continue now.
-        drop(query.request.fetch().and_then(|fetch| fetch.led.take()));
-        asking.rounds += 1;
-        let AskingResponse {
-            filter,
-            response,
-            ask,
-            rounds,
-        } = *asking;
-        let looked = self.look_up_all(live, query, filter, &ask, response.octets());
-        let looked = match looked.await {
-            Ok(looked) => looked,
-            Err(why) => return self.without_answers(live, query, why),
-        };
-        let request = &mut query.request;
-        if !are_shared(&looked) {
-            request.unshare();
-        }
-        let mut outcome = self.response_answers(live, request, filter, &response, &ask, &looked);
-        let asks_again = match &outcome {
-            Outcome::Decided(verdict) => matches!(verdict.decision, ResponseDecision::Ask(_)),
-            _ => false,
-        };
-        if asks_again && rounds == ROUNDS {
-            let counters = live.generation.filters[filter].filter.counters();
-            counters.response_answers.failed.fetch_add(1, Ordering::Relaxed);
-            request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
-            outcome = Outcome::Failed;
-        }
-        let mut state = State::Response(response);
-        response_pass::change(live, request, &mut state, filter, outcome);
-        if let State::Waits(Wait::ResponseLookups(again)) = &mut state {
-            again.rounds = rounds;
-        }
-        state
-    }
-
-    /// The response to a query that may not wait any longer for its filter's lookups.
-    fn without_answers(&self, live: &Live, query: &Query, why: GaveUp) -> State {
-        State::Response(Response::of_source(self.gave_up(live, &query.request, why)))
-    }
-
-    /// Gives a filter the answers, and returns the outcome.
+    /// The same about a response.
     fn response_answers(
         &self,
         live: &Live,
@@ -171,4 +132,24 @@ impl Worker {
 /// Whether other clients would find the same.
 fn are_shared(looked: &[Looked<'_>]) -> bool {
     looked.iter().all(|looked| looked.is_shared)
+}
+
+/// The state after a filter asked once more than it may, which counts as a failure. It decided nothing else: a
+/// verdict that asks has no edit and no delay.
+fn asks_too_often(live: &Live, request: &mut Request, filter: usize, about: About) -> State {
+    let counters = live.generation.filters[filter].filter.counters();
+    let (calls, on) = match about {
+        About::Query(_) => (&counters.query_answers, Direction::In),
+        About::Response(..) => (&counters.response_answers, Direction::Out),
+    };
+    calls.failed.fetch_add(1, Ordering::Relaxed);
+    request.trace(|| explain::asks_too_often(live, request, filter, on));
+    match (State::after_failure(live, filter), about) {
+        (Some(failed), _) => failed,
+        (None, About::Query(_)) => {
+            request.stage += 1;
+            State::Request
+        }
+        (None, About::Response(response, _)) => State::Response(response),
+    }
 }

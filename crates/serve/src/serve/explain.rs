@@ -8,7 +8,9 @@ use crate::dns::name::Text;
 use crate::dns::records::Section;
 use crate::dns::text::{class_text, record_lines, type_text};
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode_text};
-use crate::filter::{Lookup, LookupPath, LookupStatus, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use crate::filter::{
+    Lookup, LookupPath, LookupStatus, Outcome, QueryOutcome, ROUNDS, ResponseOutcome, Verdict,
+};
 use crate::source::Source;
 use dnsweir_answer::Resolution;
 
@@ -244,14 +246,8 @@ pub(super) fn looked_up(inner: &Request, status: LookupStatus, found: Option<&Re
     TraceEvent::new("lookup", Direction::Out, saw, did.into())
 }
 
-pub(super) fn asks_too_often(
-    live: &Live,
-    request: &Request,
-    filter: usize,
-    on: Direction,
-    rounds: usize,
-) -> TraceEvent {
-    let did = format!("asks again after {rounds} times; {}", on_error(live, filter));
+pub(super) fn asks_too_often(live: &Live, request: &Request, filter: usize, on: Direction) -> TraceEvent {
+    let did = format!("asks again after {ROUNDS} times; {}", on_error(live, filter));
     of_filter(live, filter, on, question(request), vec![did])
 }
 

@@ -17,7 +17,7 @@ use super::live::Live;
 use super::phase::Phase;
 use super::request::{Change, ChangeKind, Request};
 use super::response::Response;
-use super::state::{Asking, Lead, State, Wait};
+use super::state::{About, Lead, State, Wait};
 use super::worker::Worker;
 
 /// Queries on their way in.
@@ -233,10 +233,7 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
             State::Dropped
         }
         Decision::Alias(_) => State::Waits(Wait::Alias(Lead::Filter(Arc::clone(verdict)))),
-        Decision::Ask(_) => State::Waits(Wait::Lookups(Asking {
-            verdict: Arc::clone(verdict),
-            rounds: 0,
-        })),
+        Decision::Ask(_) => State::Waits(Wait::for_filter(About::Query(Arc::clone(verdict)))),
     };
 }
 

@@ -11,7 +11,7 @@ use crate::dns::records::{Answer, Meaning, Section};
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::writer::{Writer, Written};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
-use crate::filter::{Answer as FilterAnswer, Ask, Ede, Refusal, ResponseEdit};
+use crate::filter::{Answer as FilterAnswer, Ede, Refusal, ResponseEdit};
 use dnsweir_answer::Resolution;
 
 use super::edits;
@@ -50,18 +50,6 @@ pub enum Content {
     Answer(Arc<Answer>),
     /// An upstream's unchanged message: the answer to a signed query.
     Verbatim(Arc<[u8]>),
-}
-
-/// A response whose filter looks names up before it decides.
-pub(crate) struct AskingResponse {
-    /// Index of the filter.
-    pub filter: usize,
-    /// The response that the filter saw.
-    pub response: Response,
-    /// The lookups.
-    pub ask: Ask,
-    /// How many rounds of lookups came before.
-    pub rounds: usize,
 }
 
 impl Response {

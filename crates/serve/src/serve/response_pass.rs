@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use dnsweir_os::clock::UnixTime;
 
-use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
+use crate::filter::{self, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
 use super::explain;
 use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{ChangeKind, Request};
-use super::response::{AskingResponse, Response};
-use super::state::{State, Wait};
+use super::response::Response;
+use super::state::{About, State, Wait};
 use super::worker::Worker;
 
 /// Responses on their way out, next to their queries.
@@ -61,7 +61,7 @@ impl ResponsePass<'_> {
             }
             any_asked |= asked;
             if request.delay > 0 && !asked {
-                hold_back(state);
+                state.hold(|response| Wait::Delay(Box::new(response)));
             }
         }
         any_asked
@@ -85,14 +85,6 @@ fn meets_filter(
     }
     let interest = live.generation.filters[filter].filter.interest();
     interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
-}
-
-/// Makes a response wait for the delay that filters asked for.
-#[cold]
-fn hold_back(state: &mut State) {
-    if let State::Response(response) = std::mem::replace(state, State::Gone) {
-        *state = State::Waits(Wait::Delay(Box::new(response)));
-    }
 }
 
 impl Phase for ResponsePass<'_> {
@@ -160,22 +152,12 @@ pub(super) fn change(
             counters.drops.add(&reason);
             *state = State::Dropped;
         }
-        ResponseDecision::Ask(ask) => return asks(state, filter, ask),
+        ResponseDecision::Ask(ask) => {
+            return state.hold(|response| Wait::for_filter(About::Response(response, ask)));
+        }
     }
     if let (State::Response(response), Some(edit)) = (state, &verdict.edit) {
         response.edit(edit, request, live, request.stage);
-    }
-}
-
-/// Makes a response wait for its filter's lookups.
-fn asks(state: &mut State, filter: usize, ask: Ask) {
-    if let State::Response(response) = std::mem::replace(state, State::Gone) {
-        *state = State::Waits(Wait::ResponseLookups(Box::new(AskingResponse {
-            filter,
-            response,
-            ask,
-            rounds: 0,
-        })));
     }
 }
 

@@ -6,12 +6,12 @@ use crate::config::OnError;
 use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
 use crate::dns::rcode;
-use crate::filter::Verdict;
+use crate::filter::{Ask, Verdict};
 use dnsweir_answer::{Alias, Resolution};
 
 use super::live::Live;
 use super::request::Request;
-use super::response::{AskingResponse, Response};
+use super::response::Response;
 
 /// The state of a query. `serve`'s README has a picture.
 pub(super) enum State {
@@ -36,11 +36,16 @@ pub(super) enum Wait {
     /// The answer of an alias's target.
     Alias(Lead),
     /// Lookups, for the filter at its stage.
-    Lookups(Asking),
-    /// Lookups about its response.
-    ResponseLookups(Box<AskingResponse>),
+    Lookups(Box<Asking>),
     /// It has its response, which filters delay.
     Delay(Box<Response>),
+}
+
+impl Wait {
+    /// Waits for the first lookups that the filter at its stage asks for.
+    pub(super) fn for_filter(about: About) -> Wait {
+        Wait::Lookups(Box::new(Asking { about, rounds: 0 }))
+    }
 }
 
 /// The origin of an alias.
@@ -51,12 +56,20 @@ pub(super) enum Lead {
     Source(Arc<Alias>),
 }
 
-/// A filter that looks names up before it decides about a query.
+/// A filter that looks names up before it decides.
 pub(super) struct Asking {
-    /// Its verdict so far: the lookups.
-    pub verdict: Arc<Verdict>,
+    /// What it decides about, and the lookups.
+    pub about: About,
     /// How many rounds of lookups came before.
     pub rounds: usize,
+}
+
+/// What a filter decides about after its lookups.
+pub(super) enum About {
+    /// The query. The lookups are its verdict so far.
+    Query(Arc<Verdict>),
+    /// This response to it.
+    Response(Response, Ask),
 }
 
 impl State {
@@ -76,6 +89,14 @@ impl State {
             OnError::Bypass => None,
             OnError::Servfail => Some(State::failed(rcode::SERVFAIL)),
             OnError::Refuse => Some(State::failed(rcode::REFUSED)),
+        }
+    }
+
+    /// Makes a response wait.
+    #[cold]
+    pub(super) fn hold(&mut self, wait: impl FnOnce(Response) -> Wait) {
+        if let State::Response(response) = std::mem::replace(self, State::Gone) {
+            *self = State::Waits(wait(response));
         }
     }
 
