@@ -70,7 +70,7 @@ use dnsweir_os::clock::{UnixTime, Uptime};
 
 use crate::dns::edns::ExtendedError;
 use crate::dns::query::Query as Message;
-use crate::dns::{CLASS_IN, rcode};
+use crate::dns::{CLASS_IN, Origin, rcode};
 
 pub use crate::source::Transfer;
 pub use asked::{Client, MESSAGE_KEPT};
@@ -85,7 +85,7 @@ use response::Response;
 use response_pass::ResponsePass;
 use state::{State, Wait};
 pub use stores::Shared;
-use trace::{Direction, Trace, TraceEvent};
+use trace::Trace;
 use worker::Clocks;
 pub use worker::Worker;
 use zones::ZoneMatch;
@@ -126,10 +126,9 @@ impl Worker {
                     return self.refuse(&live, live.counters(request), request, refusal, out);
                 }
                 live.enter(request);
-                request.trace(|| {
+                explain::on_way_in(request, "zone", || {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
-                    let did = format!("{zone} owns the name");
-                    TraceEvent::new("zone", Direction::In, explain::question(request), did)
+                    format!("{zone} owns the name")
                 });
                 batch.length += 1;
                 return Admission::Travelling;
@@ -145,9 +144,8 @@ impl Worker {
     /// Answers a query that no zone owns.
     fn answer_outside(&self, live: &Live, request: &Request, answer: &Response, out: &mut [u8]) -> Admission {
         let counters = live.enter_outside(&request.asked.client, request.qtype);
-        request.trace(|| {
-            let did = "no zone is used: none matches, or the name is special".into();
-            TraceEvent::new("zone", Direction::In, explain::question(request), did)
+        explain::on_way_in(request, "zone", || {
+            "no zone is used: none matches, or the name is special".into()
         });
         let size = answer.write(out, &request.reply_head(answer.error));
         self.finish_outside(live, counters, request, answer, &out[..size])
@@ -283,7 +281,7 @@ impl Worker {
             Wait::Cache => self.miss(live, &mut query.request),
             Wait::Source => {
                 let resolution = self.resolve(live, query).await;
-                State::of_resolution(&mut query.request, resolution)
+                State::of_resolution(&mut query.request, resolution, Origin::Upstream)
             }
             Wait::Alias(lead) => Box::pin(self.follow(live, query, &lead)).await,
             Wait::Lookups(asking) => Box::pin(self.look_up_and_decide(live, query, *asking)).await,

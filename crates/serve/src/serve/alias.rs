@@ -74,7 +74,8 @@ impl Worker {
         let (target, inner, found) = loop {
             let target = targets.next()?;
             let inner = request.internal(live.hasher(), target, request.qtype, request.qclass);
-            request.trace(|| explain::alias(request, &inner));
+            let did = || format!("asks for {} from the top", explain::question(&inner));
+            explain::on_way_in(request, "alias", did);
             let (inner, found) = self.ask_target(live, query, inner).await?;
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::dns::rcode;
 use crate::filter::{Answers, Ask, Decision, QueryOutcome, ROUNDS, ResponseOutcome};
-use dnsweir_answer::Resolution;
 use dnsweir_os::clock::UnixTime;
 
 use super::explain;
@@ -42,15 +42,15 @@ impl Worker {
         let stage = live.stage(&query.request, query.request.stage);
         let (Some((ask, held)), Some(&Stage::Filter(used))) = (lookups, stage) else {
             // Unreachable: only a query whose filter asks waits here.
-            return State::Response(Response::of_source(Resolution::BOUNDED));
+            return State::failed(rcode::SERVFAIL);
         };
         // A lookup may ask the same question as this query: its followers have to continue now.
         drop(query.request.fetch().and_then(|fetch| fetch.led.take()));
         let looked = match self.look_up_all(live, query, used.filter, ask, held).await {
             Ok(looked) => looked,
             Err(why) => {
-                let resolution = self.gave_up(live, &query.request, why);
-                return State::Response(Response::of_source(resolution));
+                self.gave_up(live, &query.request, why);
+                return State::failed(rcode::SERVFAIL);
             }
         };
         let request = &mut query.request;

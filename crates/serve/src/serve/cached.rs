@@ -199,7 +199,7 @@ impl Worker {
         {
             return self.stale_response(live, request, cache, entry);
         }
-        request.trace(|| explain::source(request, "turned away: too many queries wait".into()));
+        explain::on_way_in(request, "forward", || "turned away: too many queries wait".into());
         Response::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 
@@ -224,7 +224,7 @@ impl Worker {
         entry: Entry,
     ) -> Response {
         add(&live.counters(request).stale, 1);
-        request.trace(|| explain::cache(request, "stale: no fresh answer is available".into()));
+        explain::on_way_in(request, "cache", || "stale: no fresh answer is available".into());
         let ttl = cache
             .serve_stale
             .map_or(Duration::ZERO, |stale| stale.ttl)
@@ -282,7 +282,7 @@ impl Worker {
                 stale_secs: seconds(stale),
                 now,
             };
-            request.trace(|| explain::kept(request, kind, Duration::from_secs(ttl.into()), stale));
+            explain::on_way_out(request, "cache", || explain::kept(kind, ttl, stale));
             self.shared.cache.insert(&key, &stored);
         };
         match (kept, response.to_answer()) {

@@ -50,7 +50,9 @@ impl Worker {
         let Some(_held) = self.shared.lookup_octets.hold(response.octets()) else {
             return self.not_held_back(live, request);
         };
-        request.trace(|| explain::held_back(request, format!("held back for {} ms", delay.as_millis())));
+        explain::on_way_out(request, "delay", || {
+            format!("held back for {} ms", delay.as_millis())
+        });
         if let Err(why) = wait(request, waiting, pin!(sleep(delay))).await {
             // It has its response already.
             self.gave_up(live, request, why);
@@ -60,7 +62,7 @@ impl Worker {
     /// Counts a response that is not delayed, for lack of room.
     pub(super) fn not_held_back(&self, live: &Live, request: &Request) {
         add(&live.counters(request).waiting_rejects, 1);
-        request.trace(|| explain::held_back(request, "not held back: too many queries wait".into()));
+        explain::on_way_out(request, "delay", || "not held back: too many queries wait".into());
     }
 }
 

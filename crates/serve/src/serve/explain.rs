@@ -46,6 +46,19 @@ pub(super) fn finish(
     });
 }
 
+/// Adds to the trace of a query, if there is one, what a stage did about the query.
+// Inlined like `Request::trace`.
+#[inline(always)]
+pub(super) fn on_way_in(request: &Request, stage: &str, did: impl FnOnce() -> String) {
+    request.trace(|| TraceEvent::new(stage, Direction::In, question(request), did()));
+}
+
+/// Adds to the trace of a query, if there is one, what a stage did about the response.
+#[inline(always)]
+pub(super) fn on_way_out(request: &Request, stage: &str, did: impl FnOnce() -> String) {
+    request.trace(|| TraceEvent::new(stage, Direction::Out, question(request), did()));
+}
+
 /// A query's current question: name and type, and the class if it is not IN.
 pub(super) fn question(request: &Request) -> String {
     let name = Text(&request.question[..request.question.len() - QUESTION_TAIL]);
@@ -78,11 +91,6 @@ fn of_filter(live: &Live, filter: usize, direction: Direction, saw: String, did:
 fn on_error(live: &Live, filter: usize) -> String {
     let policy = format!("{:?}", live.generation.config.filters[filter].on_error).to_lowercase();
     format!("failed: on-error \"{policy}\" applies")
-}
-
-pub(super) fn no_stage_is_left(request: &Request) -> TraceEvent {
-    let did = "refused: no stage is left that could answer".into();
-    TraceEvent::new("end", Direction::In, question(request), did)
 }
 
 pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEvent {
@@ -154,19 +162,11 @@ pub(super) fn undone(
     of_filter(live, filter, Direction::Out, saw, vec![did])
 }
 
-pub(super) fn cache(request: &Request, did: String) -> TraceEvent {
-    TraceEvent::new("cache", Direction::In, question(request), did)
-}
-
-pub(super) fn source(request: &Request, did: String) -> TraceEvent {
-    TraceEvent::new("forward", Direction::In, question(request), did)
-}
-
 /// The result of asking a source that had to be waited for.
 pub(super) fn asked(request: &Request, did: String, took: Option<Duration>) -> TraceEvent {
     TraceEvent {
         took,
-        ..source(request, did)
+        ..TraceEvent::new("forward", Direction::In, question(request), did)
     }
 }
 
@@ -203,32 +203,26 @@ pub(super) fn miss(request: &Request) -> &'static str {
     }
 }
 
-pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration) -> TraceEvent {
-    let mut did = format!("kept as {} for {} s", kind.as_str(), ttl.as_secs());
-    if !stale.is_zero() {
-        did.push_str(&format!(", stale for another {} s", stale.as_secs()));
+pub(super) fn kept(kind: Kind, ttl: u32, stale: Duration) -> String {
+    let kept = format!("kept as {} for {ttl} s", kind.as_str());
+    match stale.as_secs() {
+        0 => kept,
+        stale => format!("{kept}, stale for another {stale} s"),
     }
-    TraceEvent::new("cache", Direction::Out, question(request), did)
-}
-
-/// Whether a response is delayed as filters decided.
-pub(super) fn held_back(request: &Request, did: String) -> TraceEvent {
-    TraceEvent::new("delay", Direction::Out, question(request), did)
 }
 
 /// A lookup that a filter makes.
-pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEvent {
+pub(super) fn lookup(lookup: &Lookup, made: bool) -> String {
     let (name, qtype) = (Text(&lookup.name), type_text(lookup.qtype));
     let path = match &lookup.path {
         LookupPath::Top => "from the top".into(),
         LookupPath::Below => "below the filter".into(),
         LookupPath::Zone(zone) => format!("in zone {zone}"),
     };
-    let did = match made {
+    match made {
         true => format!("asks for {name} {qtype} {path}"),
         false => format!("does not ask for {name} {qtype}: a limit of lookups is reached"),
-    };
-    TraceEvent::new("lookup", Direction::In, question(request), did)
+    }
 }
 
 /// The result of a lookup.
@@ -249,13 +243,4 @@ pub(super) fn looked_up(inner: &Request, status: LookupStatus, found: Option<&Re
 pub(super) fn asks_too_often(live: &Live, request: &Request, filter: usize, on: Direction) -> TraceEvent {
     let did = format!("asks again after {ROUNDS} times; {}", on_error(live, filter));
     of_filter(live, filter, on, question(request), vec![did])
-}
-
-pub(super) fn alias(request: &Request, target: &Request) -> TraceEvent {
-    TraceEvent::new(
-        "alias",
-        Direction::In,
-        question(request),
-        format!("asks for {} from the top", question(target)),
-    )
 }

@@ -105,7 +105,7 @@ impl Worker {
         let (mut looking, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
         for lookup in &ask.lookups {
             let inner = self.lookup(live, query, lookup, until).filter(|_| held.is_some());
-            request.trace(|| explain::lookup(request, lookup, inner.is_some()));
+            explain::on_way_in(request, "lookup", || explain::lookup(lookup, inner.is_some()));
             let result = inner.map(|(inner, waiting)| {
                 places.extend(waiting.place.clone());
                 traces.extend(inner.trace.clone());

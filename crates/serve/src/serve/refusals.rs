@@ -12,7 +12,7 @@ use super::gate::{Refusal, Reply};
 use super::live::Live;
 use super::request::Request;
 use super::response::Response;
-use super::trace::{Direction, Trace, TraceEvent};
+use super::trace::Trace;
 use super::worker::Worker;
 
 impl Worker {
@@ -78,8 +78,7 @@ impl Worker {
     ) -> Admission {
         counters.request(&request.asked.client, request.qtype);
         counters.refuse(refusal.reason);
-        let why = || refusal.reason.text().into();
-        request.trace(|| TraceEvent::new("clients", Direction::In, explain::question(request), why()));
+        explain::on_way_in(request, "clients", || refusal.reason.text().into());
         let rcode = match refusal.reply {
             Reply::Refused => rcode::REFUSED,
             Reply::Truncated => rcode::NOERROR,

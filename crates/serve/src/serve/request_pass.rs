@@ -8,8 +8,9 @@ use dnsweir_os::clock::{UnixTime, Uptime};
 
 use crate::cache::KeyHasher;
 use crate::dns::edns::ExtendedError;
-use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special, u16_at};
+use crate::dns::{CLASS_IN, Origin, QUESTION_TAIL, rcode, rtype, special, u16_at};
 use crate::filter::{self, Decision, Instance, Outcome, QueryOutcome, Rewrite, Verdict};
+use dnsweir_answer::Resolution;
 
 use super::explain;
 use super::generation::{Stage, UsedFilter};
@@ -63,18 +64,19 @@ impl RequestPass<'_> {
                         *state = match self.worker.look_up(live, request, cache, now) {
                             Some(response) => {
                                 let hit = || format!("hit: {}", explain::response(&response));
-                                request.trace(|| explain::cache(request, hit()));
+                                explain::on_way_in(request, "cache", hit);
                                 State::Response(response)
                             }
                             None => {
-                                request.trace(|| explain::cache(request, explain::miss(request).into()));
+                                explain::on_way_in(request, "cache", || explain::miss(request).into());
                                 State::Waits(Wait::Cache)
                             }
                         };
                     }
                     Some(&Stage::Source(source)) => *state = meets_source(live, request, source),
                     None => {
-                        request.trace(|| explain::no_stage_is_left(request));
+                        let did = || "refused: no stage is left that could answer".to_owned();
+                        explain::on_way_in(request, "end", did);
                         *state = State::error(rcode::REFUSED, ExtendedError::NotAuthoritative);
                     }
                 }
@@ -128,7 +130,11 @@ fn meets_source(live: &Live, request: &mut Request, index: usize) -> State {
     if let Some(resolution) = &resolution {
         request.trace(|| explain::resolution(live, request, source, resolution));
     }
-    State::of_immediate(request, resolution)
+    match resolution {
+        // A message that is relayed unchanged has to be waited for.
+        None | Some(Resolution::Verbatim(_)) => State::Waits(Wait::Source),
+        Some(resolution) => State::of_resolution(request, resolution, Origin::Local),
+    }
 }
 
 impl Phase for RequestPass<'_> {

@@ -99,17 +99,17 @@ impl Response {
         }
     }
 
-    /// Creates the response to one of the clients that waited for a source.
-    pub(crate) fn of_source(resolution: Resolution) -> Response {
+    /// Creates the response to a client from a source's answer, which came from there.
+    pub(crate) fn of_source(resolution: Resolution, origin: Origin) -> Response {
         match resolution {
             Resolution::Answer {
                 answer,
                 authoritative,
-            } => Response::answer(answer, Origin::Upstream, authoritative),
+            } => Response::answer(answer, origin, authoritative),
             Resolution::Verbatim(message) => Response {
                 rcode: u16_at(&message, 2) & flag::RCODE,
                 content: Content::Verbatim(message),
-                origin: Origin::Upstream,
+                origin,
                 error: None,
                 ..Response::unstored(rcode::NOERROR, ExtendedError::Other)
             },

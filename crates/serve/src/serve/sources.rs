@@ -74,8 +74,8 @@ impl Worker {
                 Join::Follow(resolution) => resolution,
             };
             add(&live.counters(request).coalesced, 1);
-            let did = || "waits for an upstream query already in flight".into();
-            request.trace(|| explain::source(request, did()));
+            let did = || "waits for an upstream query already in flight".to_owned();
+            explain::on_way_in(request, "forward", did);
             match wait(request, waiting, pin!(resolution)).await {
                 Ok(Some(resolution)) => return resolution,
                 // The leader had to give way, which was about its client, not this one.
@@ -146,8 +146,7 @@ impl Worker {
     pub(super) fn gave_up(&self, live: &Live, request: &Request, why: GaveUp) -> Resolution {
         if matches!(why, GaveUp::Displaced) {
             add(&live.counters(request).waiting_displaced, 1);
-            let did = || "gave way: too many queries wait".into();
-            request.trace(|| explain::source(request, did()));
+            explain::on_way_in(request, "forward", || "gave way: too many queries wait".into());
         }
         Resolution::BOUNDED
     }

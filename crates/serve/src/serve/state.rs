@@ -78,7 +78,8 @@ impl State {
         State::Response(Response::error(rcode, error))
     }
 
-    /// A filter's failure. That says nothing about the name, so it is not cached (RFC 9520 section 2).
+    /// A failure of a filter, or for lack of room. That says nothing about the name, so it is not cached (RFC 9520
+    /// section 2).
     pub(super) fn failed(rcode: u16) -> State {
         State::Response(Response::unstored(rcode, ExtendedError::Other))
     }
@@ -111,28 +112,15 @@ impl State {
         }
     }
 
-    /// The next state after a source was asked from memory; `None`: the source has to be waited for.
-    pub(super) fn of_immediate(request: &mut Request, resolution: Option<Resolution>) -> State {
-        match resolution {
-            // A message that is relayed unchanged has to be waited for.
-            Some(Resolution::Verbatim(_)) | None => State::Waits(Wait::Source),
-            Some(Resolution::Answer {
-                answer,
-                authoritative,
-            }) => State::Response(Response::answer(answer, Origin::Local, authoritative)),
-            Some(resolution) => State::of_resolution(request, resolution),
-        }
-    }
-
-    /// The next state after a source's answer.
-    pub(super) fn of_resolution(request: &mut Request, resolution: Resolution) -> State {
+    /// The next state after a source's answer, which came from there.
+    pub(super) fn of_resolution(request: &mut Request, resolution: Resolution, origin: Origin) -> State {
         match resolution {
             Resolution::NotMine => {
                 request.stage += 1;
                 State::Request
             }
             Resolution::Alias(alias) => State::Waits(Wait::Alias(Lead::Source(alias))),
-            resolution => State::Response(Response::of_source(resolution)),
+            resolution => State::Response(Response::of_source(resolution, origin)),
         }
     }
 }

@@ -10,7 +10,6 @@ use super::generation::Stage;
 use super::live::Live;
 use super::request::Request;
 use super::response::Response;
-use super::trace::{Direction, TraceEvent};
 use super::worker::Worker;
 use super::zones::ZoneMatch;
 
@@ -40,7 +39,7 @@ impl Worker {
             TransferReply::Message(_) => "its SOA record is sent, or what is wrong with the signature",
             TransferReply::Refused(..) => "no zone that is transferred to this client",
         };
-        request.trace(|| TraceEvent::new("transfer", Direction::In, explain::question(request), did.into()));
+        explain::on_way_in(request, "transfer", || did.into());
         let (response, size) = match reply {
             TransferReply::Stream(transfer) => {
                 counters.response(rcode::NOERROR, self.now().micros_since(client.received));
