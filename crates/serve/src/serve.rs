@@ -103,15 +103,7 @@ impl Worker {
             Ok(query) => query,
             Err(error) => return self.admit_unanswerable(&live, message, client, error, out),
         };
-        let request = batch.next(client);
-        request.admit(&query, client, live.generation.keeps);
-        if self.shared.trace_sink.is_some() {
-            request.trace = Some(Trace::begin());
-        }
-        request.hash = self
-            .shared
-            .hasher
-            .question(request.name.as_bytes(), request.qtype, request.qclass);
+        let request = self.begin(&live, batch, &query, client);
         let owner = match meta::is_unlike_others(query.qtype) {
             false => live.owner(request),
             true => match self.admit_unlike_others(&live, request, message, out) {
@@ -139,6 +131,24 @@ impl Worker {
             _ => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
         self.answer_outside(&live, request, &answer, out)
+    }
+
+    /// Puts a query in the next slot of the batch; it counts only once the batch's `length` is raised.
+    // Inlined like `look_up`.
+    #[inline(always)]
+    fn begin<'b>(
+        &self,
+        live: &Live,
+        batch: &'b mut Batch,
+        query: &Message<'_>,
+        client: Client,
+    ) -> &'b mut Request {
+        let request = batch.next(client);
+        request.admit(query, client, live.generation.keeps, &self.shared.hasher);
+        if self.shared.trace_sink.is_some() {
+            request.trace = Some(Trace::begin());
+        }
+        request
     }
 
     /// Answers a query that no zone owns.

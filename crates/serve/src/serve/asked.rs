@@ -36,8 +36,7 @@ pub struct Asked {
     pub client: Client,
     /// The server name that the client sent in TLS, if any.
     pub server_name: Option<Arc<str>>,
-    /// The client's identity, if the generation uses it: read it through
-    /// [`Live::identity`](super::Live::identity) only.
+    /// The client's identity, if the generation uses it.
     pub identity: Identity,
     /// The message ID.
     pub id: u16,
@@ -81,26 +80,29 @@ impl Asked {
         }
     }
 
-    /// Replaces this with a newly received query, reusing the buffers.
+    /// Replaces this with a newly received query, reusing the buffers. Every field is named, so that none is left
+    /// over from the query before by mistake.
     // Runs for every query, and has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {
         let Asked {
             client: from,
-            server_name: _,
-            identity: _,
+            server_name,
+            identity,
             id,
             flags,
             edns,
             size,
             options,
-            message: _,
+            message,
             signed,
         } = self;
         *from = client;
+        (*server_name, *identity) = (None, Identity::Unknown);
         (*id, *flags, *edns) = (query.id, query.flags, query.edns);
         *size = query.message.len() as u16;
         options.clear();
+        message.clear();
         *signed = query.signed.then(|| query.message.into());
         if keeps.options || keeps.message {
             self.keep(query, keeps);
@@ -114,7 +116,6 @@ impl Asked {
             self.options.extend_from_slice(query.options());
         }
         if keeps.message {
-            self.message.clear();
             match query.message.len() {
                 0..=MESSAGE_KEPT => self.message.extend_from_slice(query.message),
                 _ => {

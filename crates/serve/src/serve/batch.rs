@@ -46,7 +46,7 @@ pub trait DeferredReply {
 }
 
 impl Batch {
-    /// The slot for the next query; it counts only once `length` is raised.
+    /// The next slot, with an empty query or an earlier one.
     // Inlined like `look_up`.
     #[inline(always)]
     pub(super) fn next(&mut self, client: Client) -> &mut Request {

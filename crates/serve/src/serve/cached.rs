@@ -172,7 +172,6 @@ impl Worker {
         fetch: Fetch,
         response: &mut Response,
     ) {
-        request.hash = fetch.hash;
         let Some(cache) = Self::cache(live, request, stage) else {
             return;
         };

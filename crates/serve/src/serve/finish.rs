@@ -99,7 +99,7 @@ impl Worker {
     ) {
         if let Some(tap) = &live.generation.tap {
             let pod = live.generation.pods.as_ref();
-            let pod = pod.map(|_| live.identity(request).to_string());
+            let pod = pod.map(|_| request.asked.identity.to_string());
             self.tap(tap, live, request, pod, reply);
         }
         self.tell_of(live, request, response, reply, clocks);

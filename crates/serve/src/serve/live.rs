@@ -14,7 +14,6 @@ use crate::filter::{self, Instance, Interest};
 use crate::identity::NodePods;
 use crate::source::WorkerSource;
 use dnsweir_answer::Question;
-use dnsweir_answer::identity::Identity;
 
 use super::asked::Client;
 use super::counters::ZoneCounters;
@@ -219,15 +218,6 @@ impl Live {
         &self.shared.hasher
     }
 
-    /// The client's identity, if known.
-    pub fn identity<'a>(&self, request: &'a Request) -> &'a Identity {
-        // Without identification, a request still has the identity of the query before it.
-        match self.generation.pods {
-            Some(_) => &request.asked.identity,
-            None => &Identity::Unknown,
-        }
-    }
-
     /// The key under which a filter with this interest remembers its verdict on a query; `zone` is the
     /// filter's index of the zone.
     // Runs for every hit; without the hint, the compiler does not inline it.
@@ -251,7 +241,7 @@ impl Live {
     #[inline(always)]
     pub(crate) fn memo_hash(&self, request: &Request, interest: &Interest) -> u64 {
         match interest.details.identity() {
-            true => request.hash ^ filter::memo_salt(self.identity(request).number()),
+            true => request.hash ^ filter::memo_salt(request.asked.identity.number()),
             false => request.hash,
         }
     }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::admission::{JOSTLE, Place};
 use crate::dns::edns::ExtendedError;
-use crate::dns::rcode;
+use crate::dns::{CLASS_IN, flag, rcode};
 use crate::filter::{Ask, Found, Lookup, LookupPath, LookupStatus};
 
 use super::explain;
@@ -157,7 +157,9 @@ impl Worker {
         if request.depth >= DEPTH || made.get() >= LOOKUPS {
             return None;
         }
-        let mut inner = request.lookup(live.hasher(), &lookup.name, lookup.qtype);
+        let mut inner = request.internal(live.hasher(), &lookup.name, lookup.qtype, CLASS_IN);
+        // The filter gets its answer whether or not the client desires recursion.
+        inner.asked.flags |= flag::RD;
         let client = inner.asked.client.address.ip();
         let place = self
             .shared

@@ -25,7 +25,7 @@ impl Live {
                     self.server(request.asked.client.server)
                 },
                 server_name: request.asked.server_name.as_deref().unwrap_or_default(),
-                identity: self.identity(request),
+                identity: &request.asked.identity,
             };
             (wanted, known)
         });

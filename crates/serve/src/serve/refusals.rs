@@ -12,7 +12,6 @@ use super::gate::{Refusal, Reply};
 use super::live::Live;
 use super::request::Request;
 use super::response::Response;
-use super::trace::Trace;
 use super::worker::Worker;
 
 impl Worker {
@@ -54,11 +53,7 @@ impl Worker {
     ) -> Admission {
         let heard = refusal.reply != Reply::Silence || self.shared.trace_sink.is_some();
         if let Some(query) = heard.then(|| Query::parse(message).ok()).flatten() {
-            let request = batch.next(client);
-            request.admit(&query, client, live.generation.keeps);
-            if self.shared.trace_sink.is_some() {
-                request.trace = Some(Trace::begin());
-            }
+            let request = self.begin(live, batch, &query, client);
             let counters = live.counters_outside(client.server);
             return self.refuse(live, counters, request, refusal, out);
         }

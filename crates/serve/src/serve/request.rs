@@ -11,7 +11,7 @@ use crate::dns::edns::{self, ClientSubnet, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
-use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 use crate::filter::{ResponseEdit, Verdict};
 use dnsweir_answer::Resolution;
 use dnsweir_answer::identity::Identity;
@@ -71,6 +71,8 @@ pub enum ChangeKind {
     Renamed {
         /// The question above.
         question: Vec<u8>,
+        /// Its hash.
+        hash: u64,
         /// Whether records owned by the name below are renamed to the name above.
         revert: bool,
     },
@@ -89,8 +91,6 @@ pub enum ChangeKind {
 pub struct Fetch {
     /// When the wait began.
     pub began: Uptime,
-    /// The hash of the question at the cache: filters below may change the question.
-    pub hash: u64,
     /// The entry to serve if nothing better comes, and until when to wait for that (RFC 8767 section 5).
     pub stale: Option<(Entry, Instant)>,
     /// The flight that it leads: followers continue once the answer is stored, or there is none.
@@ -125,18 +125,17 @@ impl Request {
     }
 
     /// Resets this to a newly received query, reusing the buffers. Every field is named, so that none is left
-    /// over from the query before by mistake: `hash`, `pipeline` and `zone` are set once the zone is known,
-    /// the TLS server name and the identity where they are needed.
-    pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {
+    /// over from the query before by mistake.
+    pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps, hasher: &KeyHasher) {
         let Request {
             asked,
             question,
             name,
             qtype,
             qclass,
-            hash: _,
-            pipeline: _,
-            zone: _,
+            hash,
+            pipeline,
+            zone,
             stage,
             floor,
             changes,
@@ -150,7 +149,8 @@ impl Request {
         question.extend_from_slice(query.question());
         name.set_lowercased(query.name());
         (*qtype, *qclass) = (query.qtype, query.qclass);
-        (*stage, *floor) = (0, 0);
+        *hash = hasher.question(name.as_bytes(), query.qtype, query.qclass);
+        (*pipeline, *zone, *stage, *floor) = (0, 0, 0, 0);
         // Without this check, the compiler calls the drop code, although most queries have no changes.
         if !changes.is_empty() {
             changes.clear();
@@ -196,8 +196,9 @@ impl Request {
     /// Discards the changes, because there is no way back. The question is the client's again.
     pub fn end(&mut self) {
         while let Some(change) = self.changes.pop() {
-            if let ChangeKind::Renamed { question, .. } = change.what {
+            if let ChangeKind::Renamed { question, hash, .. } = change.what {
                 self.set_question(question);
+                self.hash = hash;
             }
         }
     }
@@ -263,14 +264,6 @@ impl Request {
         }
     }
 
-    /// Creates an internal query for a lookup that a filter makes about this one.
-    pub fn lookup(&self, hasher: &KeyHasher, name: &[u8], qtype: u16) -> Request {
-        let mut inner = self.internal(hasher, name, qtype, CLASS_IN);
-        // The filter gets its answer whether or not the client desires recursion.
-        inner.asked.flags |= flag::RD;
-        inner
-    }
-
     /// Creates an internal query that refreshes the same answer in the background: it starts behind the
     /// cache, which stores the result. The result is for all clients, so it depends on this client only in
     /// DO, CD and the route, which the cache's key includes.
@@ -304,7 +297,6 @@ impl Request {
     pub(crate) fn begin_fetch(&mut self, began: Uptime, stale: Option<(Entry, Instant)>) {
         let fetch = Box::new(Fetch {
             began,
-            hash: self.hash,
             stale,
             led: None,
         });

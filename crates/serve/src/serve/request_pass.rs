@@ -253,13 +253,14 @@ pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut resp
 
 /// Replaces a query's question, and records what to restore on the way back.
 fn rewrite(hasher: &KeyHasher, request: &mut Request, rewrite: &Rewrite) {
+    let (stage, hash) = (request.stage, request.hash);
     let question = request.set_question(rewritten(&request.question, rewrite));
     request.hash = hasher.question(request.name.as_bytes(), request.qtype, request.qclass);
     let what = ChangeKind::Renamed {
         question,
+        hash,
         revert: rewrite.revert,
     };
-    let stage = request.stage;
     request.changes.push(Change { stage, what });
     request.stage += 1;
 }

@@ -176,8 +176,13 @@ fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Resp
             // An answer for one client or subnet is not for all clients of a cache above.
             ChangeKind::Unshared | ChangeKind::Route(_, Some(_)) => response.store = false,
             ChangeKind::Route(_, None) => {}
-            ChangeKind::Renamed { question, revert } => {
+            ChangeKind::Renamed {
+                question,
+                hash,
+                revert,
+            } => {
                 let below = request.set_question(question);
+                request.hash = hash;
                 response.rename(&below, &request.question, revert);
             }
             ChangeKind::Keep(fetch) => worker.fetched(live, request, change.stage, *fetch, response),
