@@ -28,6 +28,16 @@ pub struct ConfigNode {
     pub property_spans: Vec<Span>,
 }
 
+/// Where a node is written does not count.
+impl PartialEq for ConfigNode {
+    fn eq(&self, other: &ConfigNode) -> bool {
+        self.name == other.name
+            && self.parent == other.parent
+            && self.arguments == other.arguments
+            && self.properties == other.properties
+    }
+}
+
 /// A part of a [`ConfigNode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -215,6 +225,26 @@ mod tests {
         assert_eq!(data, [b"\xff\0", b"\xff\0"]);
         assert_eq!(config.data().len(), 1);
         assert_eq!(config.files, std::slice::from_ref(&path));
+    }
+
+    /// A reload loads a filter again only if something else is written.
+    #[test]
+    fn where_a_filter_is_written_makes_no_other() {
+        let filter = |words: &str| {
+            let text = format!("{USED}filter \"f\" {{ module \"builtin:log\"; {words} }}");
+            config(&text).filters.remove(0)
+        };
+        let one = filter("config { a 1 x=2 { b } }");
+        let same = filter("limits memory=\"16MiB\"\nconfig {\n a 1 x=2 {\n b\n }\n}");
+        assert!(one.makes_the_same_as(&same));
+        for other in [
+            "config { a 1 x=3 { b } }",
+            "config { a 1 x=2; b }",
+            "on-error \"refuse\"; config { a 1 x=2 { b } }",
+            "wasi { clock }; config { a 1 x=2 { b } }",
+        ] {
+            assert!(!one.makes_the_same_as(&filter(other)), "{other}");
+        }
     }
 
     #[test]

@@ -119,6 +119,20 @@ words! {
 const PAGE: usize = 64 * 1024;
 
 impl Filter {
+    /// Whether the same filter is made from both: of the same code, with the same configuration and rights, and
+    /// tested by the same cases. Where that is written does not count.
+    pub fn makes_the_same_as(&self, other: &Filter) -> bool {
+        let cases = |filter: &Filter| filter.test_cases.as_ref().map(|file| file.source.clone());
+        self.name == other.name
+            && self.on_error == other.on_error
+            && self.limits == other.limits
+            && self.wasi == other.wasi
+            && self.refresh == other.refresh
+            && self.config == other.config
+            && self.code == other.code
+            && cases(self).as_ref().map(Source::text) == cases(other).as_ref().map(Source::text)
+    }
+
     /// The data in its `config` block, in document order.
     pub fn data(&self) -> impl Iterator<Item = &Arc<Data>> {
         let values = self.config.iter().flat_map(|node| {

@@ -1,4 +1,4 @@
-//! Fingerprints of what determines a filter's verdicts and a cache's answers.
+//! Fingerprints of what determines a cache's answers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -21,14 +21,6 @@ pub fn of_filter(filter: &config::Filter) -> u64 {
         format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
     }
     filter.code.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Fingerprint of what a filter is made from: a loaded filter with the same one is reused.
-pub(crate) fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let test_cases = filter.test_cases.as_ref().map(|file| file.source.text());
-    (of_filter(filter), zones, test_cases).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -379,8 +379,8 @@ fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
 pub struct Loaded {
     /// The filter.
     pub filter: Arc<Filter>,
-    /// Fingerprint of what it was made from.
-    identity: u64,
+    /// What it was made from: its configuration, and the zones that use it.
+    made_from: (config::Filter, Vec<String>),
     /// How many of its test cases have passed.
     pub test_cases: usize,
     /// The sources named in its manifest: indices into [`Generation::sources`].
@@ -409,16 +409,24 @@ fn load(
     let loaded: Vec<&Loaded> = known.iter().chain(former).collect();
     let (mut filters, mut mistakes) = (Vec::new(), Vec::new());
     for (filter, zones) in config.filters.iter().zip(zones_of_filter) {
-        let identity = fingerprint::of_loaded(filter, zones);
-        if let Some(same) = loaded.iter().find(|known| known.identity == identity) {
-            filters.push(Loaded::clone(same));
+        let made_from = (filter.clone(), zones.clone());
+        let same = loaded.iter().find(|known| {
+            let (before, of) = &known.made_from;
+            of == zones && before.makes_the_same_as(filter)
+        });
+        if let Some(same) = same {
+            // With the code as read now, or it would stay in memory as read before, too.
+            filters.push(Loaded {
+                made_from,
+                ..Loaded::clone(same)
+            });
             continue;
         }
         let before = known.iter().find(|known| known.filter.name() == filter.name);
         match cases::load_filter(engine, filter, zones, before.map(|before| &*before.filter)) {
             Ok((filter, test_cases)) => filters.push(Loaded {
                 filter,
-                identity,
+                made_from,
                 test_cases,
                 routes: Vec::new(),
             }),

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::admission::Place;
 use crate::cache::RefreshClaim;
+use crate::dns::name::Name;
 
 use super::batch::DeferredReply;
 use super::live::Live;
@@ -66,8 +67,10 @@ pub(super) struct Waiting {
 
 /// An internal query whose alias led to another one, and those before it.
 pub(super) struct Trail {
-    /// Where it was then: the hash of its question, its pipeline and its stage.
-    at: (u64, usize, usize),
+    /// Its question then: name, type and class.
+    question: (Name, u16, u16),
+    /// Its pipeline and its stage then.
+    at: (usize, usize),
     /// Whether all clients get the same answer to it.
     alike: bool,
     before: Option<Rc<Trail>>,
@@ -118,7 +121,8 @@ impl Waiting {
     pub(super) fn of_target(&self, live: &Live, request: &Request) -> Waiting {
         let step = || {
             Rc::new(Trail {
-                at: place(request),
+                question: (request.name.clone(), request.qtype, request.qclass),
+                at: (request.pipeline, request.stage),
                 alike: live.answers_alike(request),
                 before: self.trail.clone(),
             })
@@ -133,10 +137,12 @@ impl Waiting {
     /// Whether aliases have led a query back to where it was before; if so, whether they do for all clients.
     pub(super) fn comes_back(&self, request: &Request) -> Option<bool> {
         let mut trail = successors(self.trail.as_deref(), |trail| trail.before.as_deref());
-        let (at, mut alike) = (place(request), true);
+        let mut alike = true;
         let before = trail.find(|trail| {
             alike &= trail.alike;
-            trail.at == at
+            let (name, qtype, qclass) = &trail.question;
+            trail.at == (request.pipeline, request.stage)
+                && (name, *qtype, *qclass) == (&request.name, request.qtype, request.qclass)
         });
         before.map(|_| alike)
     }
@@ -148,11 +154,6 @@ impl Waiting {
             None => Poll::Pending,
         }
     }
-}
-
-/// Where a query is: the hash of its question, its pipeline and its stage.
-fn place(request: &Request) -> (u64, usize, usize) {
-    (request.hash, request.pipeline, request.stage)
 }
 
 /// The number of replies owed.
