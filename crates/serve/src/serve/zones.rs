@@ -24,13 +24,6 @@ pub enum ZoneMatch {
     Special(Special),
 }
 
-/// The owner of a suffix, or a list of owners that are each for some queries.
-#[derive(Debug, Clone, Copy)]
-enum Owner {
-    One(ZoneMatch),
-    ByQuery(usize),
-}
-
 /// The client and the listener of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker {
@@ -45,21 +38,15 @@ pub struct Asker {
 pub struct Zones {
     owners: SuffixMap<ZoneMatch>,
     /// All owners again, if some are only for some queries: then this is used instead of `owners`.
-    disputed: Option<Box<Disputed>>,
+    disputed: Option<Box<SuffixMap<Owners>>>,
     /// The length in bytes of each of these names, by name.
     pub lengths: SuffixMap<usize>,
 }
 
-/// Suffixes whose owners may depend on the client and the listener.
-#[derive(Default)]
-struct Disputed {
-    owners: SuffixMap<Owner>,
-    by_query: Vec<ByQuery>,
-}
-
-/// The owners of a name that has different zones for different queries.
-struct ByQuery {
-    of: Vec<Part>,
+/// The owners of a name, which may have different zones for different queries.
+struct Owners {
+    /// Those for some queries, the closest first.
+    some: Vec<Part>,
     /// The owner for all other queries; `None`: that of the parent name.
     others: Option<ZoneMatch>,
 }
@@ -153,7 +140,7 @@ impl Zones {
             zones.lengths.insert(name, name.len());
         }
         if !of_some.is_empty() {
-            zones.disputed = Some(Box::new(Disputed::new(of_some, &of_all)));
+            zones.disputed = Some(Box::new(disputed(of_some, &of_all)));
         }
         zones
     }
@@ -163,7 +150,7 @@ impl Zones {
     #[inline(always)]
     pub fn find(&self, name: &[u8], asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
         match &self.disputed {
-            Some(disputed) => disputed.find(name, &asker()),
+            Some(disputed) => find_disputed(disputed, name, &asker()),
             None => self.owners.longest(name).copied(),
         }
     }
@@ -172,10 +159,9 @@ impl Zones {
     /// the name above.
     pub(crate) fn depends_on_asker(&self, name: &[u8], qtype: u16) -> bool {
         let by_query = |name: &[u8]| {
-            self.disputed
-                .as_ref()
-                .and_then(|disputed| disputed.owners.longest(name))
-                .is_some_and(|owner| matches!(owner, Owner::ByQuery(_)))
+            let owners = self.disputed.as_ref();
+            let owners = owners.and_then(|disputed| disputed.longest(name));
+            owners.is_some_and(|owners| !owners.some.is_empty())
         };
         by_query(name) || qtype == rtype::DS && above(name).is_some_and(by_query)
     }
@@ -203,39 +189,33 @@ impl Zones {
     }
 }
 
-impl Disputed {
-    fn new(of_some: HashMap<Vec<u8>, Vec<Part>>, of_all: &[(Vec<u8>, ZoneMatch)]) -> Disputed {
-        let mut disputed = Disputed::default();
-        for (name, mut of) in of_some {
-            of.sort_by_key(|part| Reverse(part.closeness()));
-            let others = of_all.iter().find(|(known, _)| *known == name);
-            let others = others.map(|(_, owner)| *owner);
-            disputed
-                .owners
-                .insert(&name, Owner::ByQuery(disputed.by_query.len()));
-            disputed.by_query.push(ByQuery { of, others });
-        }
-        // Names that are taken already stay.
-        for (name, owner) in of_all {
-            disputed.owners.insert(name, Owner::One(*owner));
-        }
-        disputed
+/// All owners, where some are only for some queries.
+fn disputed(of_some: HashMap<Vec<u8>, Vec<Part>>, of_all: &[(Vec<u8>, ZoneMatch)]) -> SuffixMap<Owners> {
+    let mut disputed = SuffixMap::default();
+    for (name, mut some) in of_some {
+        some.sort_by_key(|part| Reverse(part.closeness()));
+        let others = of_all.iter().find(|(known, _)| *known == name);
+        let others = others.map(|(_, owner)| *owner);
+        disputed.insert(&name, Owners { some, others });
     }
+    // Names that are taken already stay.
+    for (name, owner) in of_all {
+        let (some, others) = (Vec::new(), Some(*owner));
+        disputed.insert(name, Owners { some, others });
+    }
+    disputed
+}
 
-    /// The same, where owners depend on the client and the listener.
-    #[inline(never)]
-    fn find(&self, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
-        let owner = match self.owners.longest(name).copied()? {
-            Owner::One(owner) => Some(owner),
-            Owner::ByQuery(index) => {
-                let owners = self.by_query.get(index)?;
-                let part = owners.of.iter().find(|part| part.has(asker));
-                part.map(|part| part.owner).or(owners.others)
-            }
-        };
-        match owner {
-            None => self.find(above(name)?, asker),
-            owner => owner,
+/// The owner of a name for this client and listener.
+#[inline(never)]
+fn find_disputed(disputed: &SuffixMap<Owners>, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
+    let mut name = name;
+    loop {
+        let owners = disputed.longest(name)?;
+        let part = owners.some.iter().find(|part| part.has(asker));
+        match part.map(|part| part.owner).or(owners.others) {
+            None => name = above(name)?,
+            owner => return owner,
         }
     }
 }
@@ -249,6 +229,29 @@ fn above(name: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
+    /// A pipeline's zones, its listeners and its networks.
+    type Written<'a> = (&'a [&'a str], &'a [SocketAddr], &'a [Network]);
+
+    fn zones(pipelines: &[Written<'_>], local: bool) -> Zones {
+        let parse = |texts: &[&str]| texts.iter().map(|text| name(text)).collect::<Vec<Name>>();
+        let names: Vec<_> = pipelines.iter().map(|(texts, ..)| parse(texts)).collect();
+        let of_pipelines = pipelines.iter().zip(&names);
+        let of_pipelines = of_pipelines.map(|(&(_, on, from), names)| OfPipeline { names, on, from });
+        Zones::new(of_pipelines, local)
+    }
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn listener(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn network(text: &str, length: u8) -> Network {
+        Network::of(text.parse().unwrap(), length).unwrap()
+    }
+
     fn somebody() -> Asker {
         Asker {
             listener: None,
@@ -256,29 +259,26 @@ mod tests {
         }
     }
 
-    fn of_all(names: &[Name]) -> OfPipeline<'_> {
-        OfPipeline {
-            names,
-            on: &[],
-            from: &[],
-        }
+    /// The pipeline that owns a name; 99: the proxy itself.
+    fn owner(zones: &Zones, text: &str, asker: Asker) -> Option<usize> {
+        let owner = zones.find(name(text).as_bytes(), || asker)?;
+        Some(match owner {
+            ZoneMatch::Pipeline { pipeline, .. } => pipeline,
+            ZoneMatch::Special(_) => 99,
+        })
     }
 
     #[test]
     fn the_longest_suffix_wins() {
-        let names = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|text| Name::parse(text).unwrap())
-                .collect::<Vec<_>>()
-        };
-        let pipelines = [
-            names(&["cluster.local", "10.in-addr.arpa"]),
-            names(&["."]),
-            names(&["a.localhost"]),
-        ];
-        let zones = Zones::new(pipelines.iter().map(|names| of_all(names)), true);
-        let find = |name: &str| zones.find(Name::parse(name).unwrap().as_bytes(), somebody);
+        let all = zones(
+            &[
+                (&["cluster.local", "10.in-addr.arpa"], &[], &[]),
+                (&["."], &[], &[]),
+                (&["a.localhost"], &[], &[]),
+            ],
+            true,
+        );
+        let find = |text: &str| all.find(name(text).as_bytes(), somebody);
         for (name, expected) in [
             ("cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
             ("a.b.cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(find(name), Some(expected), "{name}");
         }
         // RFC 4035 section 3.1.4.1, RFC 8375 section 4: DS at a zone cut is asked above it.
-        let above = |name: &str| zones.find_above_cut(Name::parse(name).unwrap().as_bytes(), &somebody());
+        let above = |text: &str| all.find_above_cut(name(text).as_bytes(), &somebody());
         let root = Some(ZoneMatch::Pipeline { pipeline: 1, zone: 0 });
         assert_eq!(above("home.arpa"), root);
         assert_ne!(above("x.home.arpa"), root);
@@ -317,9 +317,8 @@ mod tests {
             find("a.localhost"),
             "what is above it is special"
         );
-        let only = names(&["a"]);
-        let some = Zones::new([of_all(&only)].into_iter(), false);
-        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), somebody);
+        let some = zones(&[(&["a"], &[], &[])], false);
+        let find = |text: &str| owner(&some, text, somebody());
         assert_eq!((find("b"), find("home.arpa")), (None, None));
         assert!(find("resolver.arpa").is_some(), "always");
         assert!(find(&"a.".repeat(127)).is_some());
@@ -327,30 +326,20 @@ mod tests {
 
     #[test]
     fn a_name_may_have_an_owner_for_each_listener() {
-        let names = |text: &str| vec![Name::parse(text).unwrap()];
-        let listener = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        let pipelines = [
-            (names("."), vec![listener(1)]),
-            (names("a.example"), vec![listener(1), listener(2)]),
-            (names("b.a.example"), vec![listener(2)]),
-            (names("localhost"), vec![listener(3)]),
-            (names("example"), vec![]),
-        ];
-        let of_pipelines = pipelines
-            .iter()
-            .map(|(names, on)| OfPipeline { names, on, from: &[] });
-        let zones = Zones::new(of_pipelines, false);
+        let zones = zones(
+            &[
+                (&["."], &[listener(1)], &[]),
+                (&["a.example"], &[listener(1), listener(2)], &[]),
+                (&["b.a.example"], &[listener(2)], &[]),
+                (&["localhost"], &[listener(3)], &[]),
+                (&["example"], &[], &[]),
+            ],
+            false,
+        );
         let find = |name: &str, port| {
-            let name = Name::parse(name).unwrap();
-            let asker = || Asker {
-                listener: Some(listener(port)),
-                ..somebody()
-            };
-            match zones.find(name.as_bytes(), asker) {
-                Some(ZoneMatch::Pipeline { pipeline, .. }) => Some(pipeline),
-                Some(ZoneMatch::Special(_)) => Some(99),
-                None => None,
-            }
+            let mut asker = somebody();
+            asker.listener = Some(listener(port));
+            owner(&zones, name, asker)
         };
         for (name, owners) in [
             ("x.org", [Some(0), None, None]),
@@ -365,64 +354,48 @@ mod tests {
 
     #[test]
     fn a_name_may_have_an_owner_for_each_network() {
-        let names = |text: &str| vec![Name::parse(text).unwrap()];
-        let network = |text: &str, length| Network::of(text.parse().unwrap(), length).unwrap();
-        let listener = SocketAddr::from(([127, 0, 0, 1], 53));
-        let pipelines = [
-            (
-                names("a.example"),
-                vec![],
-                vec![network("10.0.0.0", 8), network("2001:db8::", 32)],
-            ),
-            (names("a.example"), vec![], vec![network("10.1.0.0", 16)]),
-            (names("a.example"), vec![listener], vec![network("10.1.2.0", 24)]),
-            (names("a.example"), vec![], vec![]),
-            (names("b.example"), vec![], vec![network("10.0.0.0", 8)]),
-            (names("example"), vec![], vec![]),
-        ];
-        let of_pipelines = pipelines
-            .iter()
-            .map(|(names, on, from)| OfPipeline { names, on, from });
-        let zones = Zones::new(of_pipelines, false);
+        let ten = network("10.0.0.0", 8);
+        let zones = zones(
+            &[
+                (&["a.example"], &[], &[ten, network("2001:db8::", 32)]),
+                (&["a.example"], &[], &[network("10.1.0.0", 16)]),
+                (&["a.example"], &[listener(53)], &[network("10.1.2.0", 24)]),
+                (&["a.example"], &[], &[]),
+                (&["b.example"], &[], &[ten]),
+                (&["example"], &[], &[]),
+            ],
+            false,
+        );
         let find = |name: &str, client: &str, listener| {
             let client = client.parse().unwrap();
-            match zones.find(Name::parse(name).unwrap().as_bytes(), || Asker {
-                listener,
-                client,
-            }) {
-                Some(ZoneMatch::Pipeline { pipeline, .. }) => pipeline,
-                other => panic!("{other:?}"),
-            }
+            owner(&zones, name, Asker { listener, client })
         };
         for (client, listener, owner) in [
             ("10.2.0.1", None, 0),
             ("2001:db8::1", None, 0),
             ("10.1.2.3", None, 1),
-            ("10.1.2.3", Some(listener), 2),
-            ("192.0.2.1", Some(listener), 3),
+            ("10.1.2.3", Some(listener(53)), 2),
+            ("192.0.2.1", Some(listener(53)), 3),
         ] {
-            assert_eq!(find("x.a.example", client, listener), owner, "{client}");
+            assert_eq!(find("x.a.example", client, listener), Some(owner), "{client}");
         }
-        assert_eq!(find("b.example", "10.0.0.1", None), 4);
+        assert_eq!(find("b.example", "10.0.0.1", None), Some(4));
         // For other clients it has no zone, but its parent has.
-        assert_eq!(find("b.example", "192.0.2.1", None), 5);
+        assert_eq!(find("b.example", "192.0.2.1", None), Some(5));
     }
 
     /// Below a zone of some clients, the zone above matters only for DS.
     #[test]
     fn a_zone_of_all_clients_is_theirs_wherever_it_stands() {
-        let names = |text: &str| vec![Name::parse(text).unwrap()];
-        let network = vec![Network::of("10.0.0.0".parse().unwrap(), 8).unwrap()];
-        let pipelines = [
-            (names("a.example"), network),
-            (names("a.example"), vec![]),
-            (names("b.a.example"), vec![]),
-        ];
-        let of_pipelines = pipelines
-            .iter()
-            .map(|(names, from)| OfPipeline { names, on: &[], from });
-        let zones = Zones::new(of_pipelines, false);
-        for (name, qtype, depends) in [
+        let zones = zones(
+            &[
+                (&["a.example"], &[], &[network("10.0.0.0", 8)]),
+                (&["a.example"], &[], &[]),
+                (&["b.a.example"], &[], &[]),
+            ],
+            false,
+        );
+        for (text, qtype, depends) in [
             ("a.example", rtype::A, true),
             ("x.a.example", rtype::A, true),
             ("b.a.example", rtype::A, false),
@@ -430,12 +403,8 @@ mod tests {
             ("b.a.example", rtype::DS, true),
             ("example", rtype::DS, false),
         ] {
-            let name = Name::parse(name).unwrap();
-            assert_eq!(
-                zones.depends_on_asker(name.as_bytes(), qtype),
-                depends,
-                "{name} {qtype}"
-            );
+            let found = zones.depends_on_asker(name(text).as_bytes(), qtype);
+            assert_eq!(found, depends, "{text} {qtype}");
         }
     }
 }
