@@ -6,13 +6,13 @@
 //! threads. A flight costs two allocations however many follow: the followers share one result and one list
 //! of wakers.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
+use slab::Slab;
 use smallvec::SmallVec;
 
 use super::key::{Key, KeyFlags};
@@ -40,14 +40,8 @@ struct Flight<T> {
     partition: u64,
     /// Set once: the leader's result, or `None` if it gave up.
     result: OnceLock<Option<T>>,
-    waiting: Mutex<Waiting>,
-}
-
-/// One place per follower for its waker. Places of followers that left are reused.
-#[derive(Default)]
-struct Waiting {
-    wakers: Vec<Option<Waker>>,
-    vacant: Vec<usize>,
+    /// One place per follower for its waker.
+    waiting: Mutex<Slab<Option<Waker>>>,
 }
 
 /// The role of a caller of [`Flights::join`].
@@ -145,8 +139,7 @@ impl<T: Clone + Send + Sync> Leader<T> {
 
     /// The number of followers now.
     pub fn followers(&self) -> usize {
-        let waiting = self.flight.waiting.lock();
-        waiting.wakers.len() - waiting.vacant.len()
+        self.flight.waiting.lock().len()
     }
 
     fn land(&mut self) {
@@ -158,9 +151,10 @@ impl<T: Clone + Send + Sync> Leader<T> {
         drop(shard);
         // Nothing else sets it, so this cannot fail.
         let _ = self.flight.result.set(self.result.take());
-        let wakers = std::mem::take(&mut self.flight.waiting.lock().wakers);
+        let wakers = std::mem::take(&mut *self.flight.waiting.lock());
         // No lock is held here: a waker runs code of its runtime.
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        let wakers = wakers.into_iter().filter_map(|(_, waker)| waker);
+        wakers.for_each(Waker::wake);
     }
 }
 
@@ -172,12 +166,7 @@ impl<T: Clone + Send + Sync> Drop for Leader<T> {
 
 impl<T: Clone + Send + Sync> Follower<T> {
     fn new(flight: Arc<Flight<T>>) -> Self {
-        let mut waiting = flight.waiting.lock();
-        let place = waiting.vacant.pop().unwrap_or_else(|| {
-            waiting.wakers.push(None);
-            waiting.wakers.len() - 1
-        });
-        drop(waiting);
+        let place = flight.waiting.lock().insert(None);
         Self { flight, place }
     }
 }
@@ -196,7 +185,7 @@ impl<T: Clone + Send + Sync> Future for Follower<T> {
             drop(waiting);
             return Poll::Ready(result.clone());
         }
-        let waker = waiting.wakers.get_mut(self.place);
+        let waker = waiting.get_mut(self.place);
         let earlier = match waker {
             Some(Some(waker)) if waker.will_wake(context.waker()) => None,
             Some(waker) => waker.replace(context.waker().clone()),
@@ -214,21 +203,9 @@ impl<T: Clone + Send + Sync> Drop for Follower<T> {
         if self.flight.result.get().is_some() {
             return;
         }
-        let mut waiting = self.flight.waiting.lock();
-        // Once the leader has taken the wakers, there is no place to give back.
-        let waker = match waiting.wakers.get_mut(self.place) {
-            Some(waker) => waker.take(),
-            None => return,
-        };
-        waiting.vacant.push(self.place);
-        drop(waiting);
+        // Once the leader has taken the wakers, there is no place to give back. The waker is dropped without the lock.
+        let waker = self.flight.waiting.lock().try_remove(self.place);
         drop(waker);
-    }
-}
-
-impl<T> fmt::Debug for Flights<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").finish_non_exhaustive()
     }
 }
 

@@ -335,6 +335,22 @@ mod tests {
         }
     }
 
+    /// All records of a type.
+    fn of_type(rtype: u16) -> Selector {
+        Selector {
+            rtype: Some(rtype),
+            ..selector()
+        }
+    }
+
+    /// The address at this place among them.
+    fn address_at(index: u32) -> Selector {
+        Selector {
+            index: Some(index),
+            ..of_type(rtype::A)
+        }
+    }
+
     /// Last octet of each A record, in order, and how many records there are in each section.
     fn after(edits: &[RecordEdit]) -> (Vec<u8>, [u16; 3]) {
         let message = edited(&response(), QUESTION.len(), MESSAGE_MAXIMUM, edits).unwrap();
@@ -349,30 +365,16 @@ mod tests {
     #[test]
     fn records_are_removed_with_their_signatures() {
         let remove = |selector| after(&[RecordEdit::Remove(selector)]);
-        let of_type = |rtype| Selector {
-            rtype: Some(rtype),
-            ..selector()
-        };
         assert_eq!(after(&[]), (vec![1, 2, 3, 4], [7, 1, 0]));
         assert_eq!(remove(selector()), (vec![], [0, 0, 0]));
         assert_eq!(remove(of_type(rtype::A)), (vec![], [2, 1, 0]));
         assert_eq!(remove(of_type(rtype::AAAA)), (vec![1, 2, 3, 4], [6, 1, 0]));
         assert_eq!(remove(of_type(rtype::RRSIG)), (vec![1, 2, 3, 4], [6, 1, 0]));
         assert_eq!(remove(of_type(rtype::MX)), (vec![1, 2, 3, 4], [7, 1, 0]));
-        let second = Selector {
-            index: Some(1),
-            ..of_type(rtype::A)
-        };
-        assert_eq!(remove(second.clone()), (vec![1, 3, 4], [5, 1, 0]));
-        assert_eq!(
-            after(&[RecordEdit::Remove(second.clone()), RecordEdit::Remove(second)]).0,
-            [1, 4]
-        );
-        let beyond = Selector {
-            index: Some(4),
-            ..of_type(rtype::A)
-        };
-        assert_eq!(remove(beyond), (vec![1, 2, 3, 4], [7, 1, 0]));
+        assert_eq!(remove(address_at(1)), (vec![1, 3, 4], [5, 1, 0]));
+        let second = RecordEdit::Remove(address_at(1));
+        assert_eq!(after(&[second.clone(), second]).0, [1, 4]);
+        assert_eq!(remove(address_at(4)), (vec![1, 2, 3, 4], [7, 1, 0]));
         let authority = Selector {
             section: Some(Section::Authority),
             ..selector()
@@ -387,34 +389,17 @@ mod tests {
 
     #[test]
     fn replacements_stand_where_the_first_stood() {
-        let second = Selector {
-            rtype: Some(rtype::A),
-            index: Some(1),
-            ..selector()
-        };
         let both = vec![address(8), address(9)];
-        let replaced = after(&[RecordEdit::Replace(second, both.clone())]);
+        let replaced = after(&[RecordEdit::Replace(address_at(1), both.clone())]);
         assert_eq!(
             replaced,
             (vec![1, 8, 9, 3, 4], [7, 1, 0]),
             "one more address, and no signature"
         );
-        let all = Selector {
-            rtype: Some(rtype::A),
-            ..selector()
-        };
-        assert_eq!(
-            after(&[RecordEdit::Replace(all, both.clone())]),
-            (vec![8, 9], [4, 1, 0])
-        );
-        let none = Selector {
-            rtype: Some(rtype::MX),
-            ..selector()
-        };
-        assert_eq!(
-            after(&[RecordEdit::Replace(none, both)]),
-            (vec![1, 2, 3, 4], [7, 1, 0])
-        );
+        let all = RecordEdit::Replace(of_type(rtype::A), both.clone());
+        assert_eq!(after(&[all]), (vec![8, 9], [4, 1, 0]));
+        let none = RecordEdit::Replace(of_type(rtype::MX), both);
+        assert_eq!(after(&[none]), (vec![1, 2, 3, 4], [7, 1, 0]));
         let to_additional = RecordEdit::Append(Section::Additional, address(5));
         assert_eq!(
             after(&[to_additional]),
@@ -486,10 +471,6 @@ mod tests {
             &[0; 16]
         ));
         let changes = |edit| would_change(&message, &[edit]).unwrap();
-        let of_type = |rtype| Selector {
-            rtype: Some(rtype),
-            ..selector()
-        };
         let additional = Selector {
             section: Some(Section::Additional),
             ..selector()

@@ -38,8 +38,8 @@ pub(super) struct Queue {
     pub idle: Cell<usize>,
     /// Notified when there is a query.
     pub query: Notify,
-    /// Replies that are owed to clients.
-    pub debts: Rc<Debts>,
+    /// Cloned for each reply that is owed to a client.
+    pub debt: Debt,
 }
 
 /// A query that outlives its batch, or an internal one.
@@ -156,36 +156,24 @@ impl Waiting {
     }
 }
 
-/// The number of replies owed.
-#[derive(Default)]
-pub(super) struct Debts {
-    owed: Cell<usize>,
-    none_owed: Notify,
-}
+/// A reply is owed to a client for as long as this lives. The queue has the first, which no client is owed.
+#[derive(Clone, Default)]
+pub(super) struct Debt(Rc<Notify>);
 
-/// A reply is owed for as long as this lives.
-pub(super) struct Debt(Rc<Debts>);
-
-impl Debts {
-    /// Adds one.
-    pub fn owe(self: &Rc<Self>) -> Debt {
-        self.owed.set(self.owed.get() + 1);
-        Debt(Rc::clone(self))
-    }
-
+impl Debt {
     /// Resolves when no reply is owed any more.
     pub async fn paid(&self) {
-        while self.owed.get() > 0 {
-            self.none_owed.notified().await;
+        while Rc::strong_count(&self.0) > 1 {
+            self.0.notified().await;
         }
     }
 }
 
 impl Drop for Debt {
     fn drop(&mut self) {
-        self.0.owed.set(self.0.owed.get() - 1);
-        if self.0.owed.get() == 0 {
-            self.0.none_owed.notify_waiters();
+        // Only the queue's is left.
+        if Rc::strong_count(&self.0) == 2 {
+            self.0.notify_waiters();
         }
     }
 }

@@ -57,7 +57,7 @@ impl Worker {
         std::mem::swap(request, &mut query.request);
         (query.state, query.waiting) = (State::Waits(wait), waiting);
         query.live = Some(Rc::clone(live));
-        query.owed = Owed::Reply(self.queue.debts.owe(), reply());
+        query.owed = Owed::Reply(self.queue.debt.clone(), reply());
         self.enqueue(query);
         None
     }
@@ -175,6 +175,6 @@ impl Worker {
 
     /// Resolves when no client's query waits any more.
     pub async fn drained(&self) {
-        self.queue.debts.paid().await;
+        self.queue.debt.paid().await;
     }
 }

@@ -111,7 +111,7 @@ fn places_of_followers_that_left_are_used_again() {
     drop(first);
     assert_eq!(leader.followers(), 1);
     let third = follow(flights.join(&key(b"a")));
-    assert_eq!(leader.flight.waiting.lock().wakers.len(), 2);
+    assert_eq!((leader.followers(), third.place), (2, 0));
     leader.finish(7);
     assert_eq!(woken(&count), 0, "a follower that left is not woken");
     drop((second, third));
