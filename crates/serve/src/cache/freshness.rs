@@ -88,11 +88,8 @@ fn whole_secs(micros: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::ms;
     use super::*;
-
-    const fn ms(millis: u64) -> Uptime {
-        Uptime::from_micros(1000 * millis)
-    }
 
     const LIFE: Lifetime = Lifetime {
         stored_at: ms(10_000),

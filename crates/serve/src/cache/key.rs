@@ -107,11 +107,6 @@ mod tests {
 
     const NAME: &[u8] = b"\x03www\x07example\x03org\0";
 
-    fn key(flags: KeyFlags, partition: u64) -> Key<'static> {
-        let hasher = KeyHasher(RandomState::default());
-        Key::new(hasher.question(NAME, 1, 1), NAME, 1, 1, flags, partition)
-    }
-
     #[test]
     fn a_question_hashes_alike_in_clones_only_of_one_hasher() {
         let hasher = KeyHasher::new();
@@ -124,16 +119,9 @@ mod tests {
 
     #[test]
     fn flags_and_view_change_the_hash() {
+        let key = |flags, partition| Key::new(99, NAME, 1, 1, flags, partition);
         let hash = |dnssec_ok, checking_disabled, partition| {
-            Key::new(
-                99,
-                NAME,
-                1,
-                1,
-                KeyFlags::new(dnssec_ok, checking_disabled),
-                partition,
-            )
-            .hash
+            key(KeyFlags::new(dnssec_ok, checking_disabled), partition).hash
         };
         let all = [
             hash(false, false, 0),

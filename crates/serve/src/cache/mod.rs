@@ -17,6 +17,8 @@
 //!    Each of them may store what it makes of the result; [`Cache::peek`] shows whether that has been done.
 
 mod entry;
+#[cfg(test)]
+mod fixture;
 mod flight;
 mod freshness;
 mod ghost;

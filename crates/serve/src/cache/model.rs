@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::freshness::Freshness;
 use super::freshness::Lifetime;
-use super::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
+use super::{Cache, Insertion, KeyFlags, KeyHasher, Kind, Stored, fixture};
 use crate::config::Prefetch;
 
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ proptest! {
             };
             let name = name(id);
             let flags = KeyFlags::new(id & 1 == 1, false);
-            let key = Key::new(hasher.question(&name, 1, 1), &name, 1, 1, flags, 0);
+            let key = fixture::key(&hasher, &name, 1, flags);
             match op {
                 Op::Lookup { .. } => {
                     if let Some(entry) = cache.lookup(&key, now) {
@@ -142,7 +142,7 @@ proptest! {
                 }
                 Op::Insert { kind, ttl_secs, stale_secs, len, .. } => {
                     let wire = wire(stamp as u64, len);
-                    let stored = Stored { wire: &wire, ttl_offsets: &[], kind, error: None, ttl_secs, stale_secs, now };
+                    let stored = Stored { ttl_secs, stale_secs, ..fixture::stored(&wire, kind, now) };
                     match cache.insert(&key, &stored) {
                         Insertion::Stored => {
                             let stale_secs = if kind == Kind::Failure { ttl_secs } else { stale_secs };
@@ -212,26 +212,10 @@ fn a_scan_pushes_out_less_than_from_a_plain_queue() {
         let (mut hits, mut asked) = (0u32, 0u32);
         for name in stream(POPULAR, scan_percent).take(ASKED) {
             let wire_name = [&b"\x04"[..], &name.to_be_bytes(), b"\x07example\x03org\0"].concat();
-            let key = Key::new(
-                hasher.question(&wire_name, 1, 1),
-                &wire_name,
-                1,
-                1,
-                KeyFlags::default(),
-                0,
-            );
+            let key = fixture::key(&hasher, &wire_name, 1, KeyFlags::default());
             let hit = cache.lookup(&key, Uptime::START).is_some();
             if !hit {
-                let stored = Stored {
-                    wire: &wire,
-                    ttl_offsets: &[],
-                    kind: Kind::Success,
-                    error: None,
-                    ttl_secs: 30,
-                    stale_secs: 0,
-                    now: Uptime::START,
-                };
-                cache.insert(&key, &stored);
+                cache.insert(&key, &fixture::stored(&wire, Kind::Success, Uptime::START));
             }
             if name <= POPULAR {
                 asked += 1;

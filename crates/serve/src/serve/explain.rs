@@ -13,17 +13,19 @@ use crate::filter::{
 };
 use crate::source::Source;
 use dnsweir_answer::Resolution;
+use dnsweir_answer::identity::Identity;
 
 use super::live::Live;
 use super::request::Request;
 use super::response::Response;
 use super::trace::{Direction, Reply, Trace, TraceEvent, TraceSink, TraceView};
 
-/// Passes on the finished trace of a query that was answered or dropped.
-#[cold]
+/// Passes on the finished trace of a query that was answered or dropped. The client's identity is known if it is
+/// configured.
 pub(super) fn finish(
     sink: &TraceSink,
     trace: &Trace,
+    identity: Option<&Identity>,
     request: &Request,
     response: Option<&Response>,
     size: usize,
@@ -37,7 +39,7 @@ pub(super) fn finish(
     });
     sink(&TraceView {
         client: request.asked.client.address,
-        identity: trace.identity.get().map(String::as_str),
+        identity: identity.map(ToString::to_string).as_deref(),
         transport: request.asked.client.transport,
         question: question(request),
         events: &trace.events.borrow(),

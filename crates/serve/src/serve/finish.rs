@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::dns::{Transport, rcode};
 use crate::dnstap::{Exchange, Tap};
 use crate::filter::Outcomes;
+use dnsweir_answer::identity::Identity;
 
 use super::batch::Admission;
 use super::counters::ZoneCounters;
@@ -17,6 +18,7 @@ use super::live::Live;
 use super::observed::SLOW;
 use super::request::Request;
 use super::response::Response;
+use super::trace::Trace;
 use super::worker::{Clocks, Worker};
 
 impl Worker {
@@ -37,7 +39,9 @@ impl Worker {
                 self.keep_trouble(request, response, took, clocks);
             }
         }
-        self.finish_trace(request, response, reply.len());
+        if let Some(trace) = &request.trace {
+            self.finish_trace(trace, identity(live, request), request, response, reply.len());
+        }
         let told = live.generation.pipelines[request.pipeline].tells;
         if told != Outcomes::NONE && told.meet(became(response, reply)) {
             self.report(live, request, response, reply, clocks);
@@ -70,19 +74,25 @@ impl Worker {
     ) {
         if let Some(tap) = &live.generation.tap {
             // The client has not been identified.
-            self.tap(tap, live, request, None, reply);
+            self.tap(tap, live, None, request, reply);
         }
-        self.finish_trace(request, response, reply.len());
+        if let Some(trace) = &request.trace {
+            self.finish_trace(trace, None, request, response, reply.len());
+        }
     }
 
-    /// Passes the trace of a query to the sink, if there is one.
-    // Runs for every hit; without the hint, the compiler does not inline it.
-    #[inline(always)]
-    fn finish_trace(&self, request: &Request, response: Option<&Response>, size: usize) {
-        if let Some(trace) = &request.trace
-            && let Some(sink) = &self.shared.trace_sink
-        {
-            explain::finish(sink, trace, request, response, size);
+    /// Passes the trace of a query to the sink.
+    #[cold]
+    fn finish_trace(
+        &self,
+        trace: &Trace,
+        identity: Option<&Identity>,
+        request: &Request,
+        response: Option<&Response>,
+        size: usize,
+    ) {
+        if let Some(sink) = &self.shared.trace_sink {
+            explain::finish(sink, trace, identity, request, response, size);
         }
     }
 
@@ -98,9 +108,7 @@ impl Worker {
         clocks: Clocks,
     ) {
         if let Some(tap) = &live.generation.tap {
-            let pod = live.generation.pods.as_ref();
-            let pod = pod.map(|_| request.asked.identity.to_string());
-            self.tap(tap, live, request, pod, reply);
+            self.tap(tap, live, identity(live, request), request, reply);
         }
         self.tell_of(live, request, response, reply, clocks);
     }
@@ -108,7 +116,7 @@ impl Worker {
     /// Logs a query and its reply to dnstap; an empty reply means that none was sent.
     #[cold]
     #[inline(never)]
-    fn tap(&self, tap: &Tap, live: &Live, request: &Request, pod: Option<String>, reply: &[u8]) {
+    fn tap(&self, tap: &Tap, live: &Live, identity: Option<&Identity>, request: &Request, reply: &[u8]) {
         let transport = request.asked.client.transport;
         if !tap.wants_clients() || transport == Transport::Internal {
             return;
@@ -123,11 +131,16 @@ impl Worker {
             client: Some(request.asked.client.address),
             // On a wildcard listener, the destination address is not known here.
             server: listener.filter(|address| !address.ip().is_unspecified()),
-            pod,
+            pod: identity.map(ToString::to_string),
             transport,
             query: &request.asked.message,
             took: Duration::from_micros(took),
             response: (!reply.is_empty()).then_some(reply),
         });
     }
+}
+
+/// The client's identity, if the configuration asks for it.
+fn identity<'a>(live: &Live, request: &'a Request) -> Option<&'a Identity> {
+    live.generation.pods.as_ref().map(|_| &request.asked.identity)
 }

@@ -142,20 +142,10 @@ impl Generation {
         former: Option<&Loaded>,
     ) -> Result<Generation, Report> {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
-        let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
         let (known, mut sources) = (KnownSources::new(previous), Vec::new());
-        let named = fingerprint::of_named(&config.sources);
-        let pipelines = config.zones.iter().map(|zone| {
-            pipeline(
-                &config,
-                zone,
-                fingerprint::of_cache(zone, &of_filters, named),
-                &mut zones_of_filter,
-                &mut sources,
-                &known,
-            )
-        });
-        let mut pipelines: Vec<Pipeline> = pipelines.collect();
+        let zones = config.zones.iter();
+        let stages = zones.map(|zone| stages(&config, zone, &mut zones_of_filter, &mut sources, &known));
+        let stages: Vec<Vec<Stage>> = stages.collect();
         let first_named = sources.len();
         sources.extend(known.named(&config));
         check_zones(&config, &zones_of_filter)?;
@@ -164,10 +154,13 @@ impl Generation {
         check_places(&config, &filters)?;
         let tap = tap(&config, previous);
         let taps_clients = tap.as_ref().is_some_and(|tap| tap.wants_clients());
-        for (pipeline, zone) in pipelines.iter_mut().zip(&config.zones) {
-            pipeline.note_phases(&filters, taps_clients);
-            pipeline.note_likeness(&filters, zone);
-        }
+        let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
+        let named = fingerprint::of_named(&config.sources);
+        let pipelines = stages.into_iter().zip(&config.zones).map(|(stages, zone)| {
+            let partition = fingerprint::of_cache(zone, &of_filters, named);
+            Pipeline::new(zone, stages, partition, &filters, taps_clients)
+        });
+        let pipelines: Vec<Pipeline> = pipelines.collect();
         let of_pipelines = pipelines.iter().zip(&config.zones);
         let of_pipelines = of_pipelines.map(|(pipeline, zone)| OfPipeline {
             names: &pipeline.zones,
@@ -204,21 +197,15 @@ fn node_pods(config: &Config, previous: Option<&Generation>) -> Option<Arc<NodeP
     Some(same.unwrap_or_else(|| NodePods::new(pods)))
 }
 
-/// Builds the pipeline of a zone. Collects the zones of its filters and its sources; sources of the previous
-/// generation are reused.
-fn pipeline(
+/// The stages of a zone. Collects the zones of its filters and its sources; sources of the previous generation
+/// are reused.
+fn stages(
     config: &Config,
     zone: &config::Zone,
-    partition: u64,
     zones_of_filter: &mut [Vec<String>],
     sources: &mut Vec<Arc<Source>>,
     known: &KnownSources<'_>,
-) -> Pipeline {
-    let zones: Vec<Name> = zone
-        .names
-        .iter()
-        .filter_map(|name| Name::parse(name).ok())
-        .collect();
+) -> Vec<Stage> {
     let stages = zone.stages.iter().map(|stage| match stage {
         config::Stage::Filter(filter) => {
             let zones = &mut zones_of_filter[*filter];
@@ -231,29 +218,18 @@ fn pipeline(
         }
         config::Stage::Cache(cache) => Stage::Cache(cache.clone()),
         config::Stage::Source(source) => {
-            let zone = zones.first().unwrap_or(&Name::ROOT);
-            let key = source::Key::of_zone(source, zone);
+            let first = names(zone).next().unwrap_or(Name::ROOT);
+            let key = source::Key::of_zone(source, &first);
             sources.push(known.source(source, key, config.workers));
             Stage::Source(sources.len() - 1)
         }
     });
-    let stages: Vec<Stage> = stages.collect();
-    let cache_at = stages.iter().position(|stage| matches!(stage, Stage::Cache(_)));
-    Pipeline {
-        zones,
-        cache_at: cache_at.unwrap_or(stages.len()),
-        stages,
-        partition,
-        event_filters: Vec::new(),
-        tells: Outcomes::NONE,
-        looks_at_responses: false,
-        gate: zone.clients.as_ref().map(Gate::of_zone),
-        wants_any: zone
-            .stages
-            .iter()
-            .any(|stage| matches!(stage, config::Stage::Source(source) if source.wants_any())),
-        answers_alike: false,
-    }
+    stages.collect()
+}
+
+/// The names of a zone.
+fn names(zone: &config::Zone) -> impl Iterator<Item = Name> {
+    zone.names.iter().filter_map(|name| Name::parse(name).ok())
 }
 
 /// The dnstap logger: the existing one with its connection, if its configuration has not changed.
@@ -439,26 +415,31 @@ fn load(
 }
 
 impl Pipeline {
-    /// Collects which of its filters look at responses or events, and whether anything receives events.
-    fn note_phases(&mut self, filters: &[Loaded], taps_clients: bool) {
-        for stage in &self.stages {
-            if let Stage::Filter(used) = *stage {
-                let interest = filters[used.filter].filter.interest();
-                self.looks_at_responses |= interest.responses;
-                if interest.events != Outcomes::NONE {
-                    self.event_filters.push(used);
-                    self.tells = self.tells.and(interest.events);
-                }
-            }
-        }
-        if taps_clients {
-            self.tells = Outcomes::ALL;
-        }
-    }
-
-    /// Finds out whether something may answer clients differently: `clients`, or a filter or source above
-    /// `cache`.
-    fn note_likeness(&mut self, filters: &[Loaded], zone: &config::Zone) {
+    /// Builds the pipeline of a zone. If dnstap logs clients' messages, every outcome is reported.
+    fn new(
+        zone: &config::Zone,
+        stages: Vec<Stage>,
+        partition: u64,
+        filters: &[Loaded],
+        taps_clients: bool,
+    ) -> Pipeline {
+        let interest = |used: &UsedFilter| filters[used.filter].filter.interest();
+        let used = stages.iter().filter_map(|stage| match stage {
+            Stage::Filter(used) => Some(*used),
+            Stage::Cache(_) | Stage::Source(_) => None,
+        });
+        let used: Vec<UsedFilter> = used.collect();
+        let looks_at_responses = used.iter().any(|used| interest(used).responses);
+        let of_events = |used: &UsedFilter| interest(used).events != Outcomes::NONE;
+        let event_filters: Vec<UsedFilter> = used.into_iter().filter(of_events).collect();
+        let heard = event_filters.iter().map(|used| interest(used).events);
+        let tells = match taps_clients {
+            true => Outcomes::ALL,
+            false => heard.fold(Outcomes::NONE, Outcomes::and),
+        };
+        let cache_at = stages.iter().position(|stage| matches!(stage, Stage::Cache(_)));
+        let cache_at = cache_at.unwrap_or(stages.len());
+        // What may answer clients differently: `clients`, or a filter or source above `cache`.
         let alike = |stage: &config::Stage| match stage {
             config::Stage::Filter(filter) => {
                 let interest = filters[*filter].filter.interest();
@@ -467,7 +448,20 @@ impl Pipeline {
             config::Stage::Source(source) => !source.decides_by_client(),
             config::Stage::Cache(_) => true,
         };
-        self.answers_alike = self.gate.is_none() && zone.stages.iter().take(self.cache_at).all(alike);
+        let wants_any =
+            |stage: &config::Stage| matches!(stage, config::Stage::Source(source) if source.wants_any());
+        Pipeline {
+            zones: names(zone).collect(),
+            stages,
+            cache_at,
+            partition,
+            event_filters,
+            tells,
+            looks_at_responses,
+            gate: zone.clients.as_ref().map(Gate::of_zone),
+            wants_any: zone.stages.iter().any(wants_any),
+            answers_alike: zone.clients.is_none() && zone.stages.iter().take(cache_at).all(alike),
+        }
     }
 }
 

@@ -359,9 +359,6 @@ impl Live {
 fn identify(pods: &NodePods, own: &[SocketAddr], request: &mut Request) {
     request.asked.identity = pods.identify(request.asked.client.address.ip(), own);
     pods.count(&request.asked.identity);
-    if let Some(trace) = &request.trace {
-        trace.identify(request.asked.identity.to_string());
-    }
 }
 
 /// Returns an instance for each filter: the one that the worker has already, or else the next of those that

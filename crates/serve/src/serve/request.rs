@@ -212,14 +212,6 @@ impl Request {
         }
     }
 
-    /// Hands the flight's leader to the nearest cache above: followers continue once that has stored the
-    /// answer. Without a cache they continue immediately.
-    pub(crate) fn lead(&mut self, leader: Leader<Resolution>) {
-        if let Some(fetch) = self.fetch() {
-            fetch.led = Some(leader);
-        }
-    }
-
     /// The state of the nearest waiting cache above.
     pub(crate) fn fetch(&mut self) -> Option<&mut Fetch> {
         self.changes

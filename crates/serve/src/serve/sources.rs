@@ -107,8 +107,14 @@ impl Worker {
                         Resolution::NotMine | Resolution::Alias(_) => {
                             leader.finish(resolved.resolution.clone());
                         }
-                        // Followers continue once the answer is cached, so that later queries find it there.
-                        resolution => request.lead(leader.with(resolution.clone())),
+                        // Followers continue once the nearest cache above has the answer, so that later queries find
+                        // it there. Without a cache they continue immediately.
+                        resolution => {
+                            let leader = leader.with(resolution.clone());
+                            if let Some(fetch) = request.fetch() {
+                                fetch.led = Some(leader);
+                            }
+                        }
                     }
                 }
                 resolved.resolution

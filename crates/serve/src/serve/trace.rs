@@ -3,7 +3,7 @@
 //! The code that processes a query also traces it, where it decides something; there is no second account.
 //! Without a sink no trace is begun, and each of those places costs one test of a null pointer.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ pub type TraceSink = Box<dyn Fn(&TraceView<'_>) + Send + Sync>;
 #[derive(Debug)]
 pub struct Trace {
     pub(super) begun: Instant,
-    pub(super) identity: OnceCell<String>,
     pub(super) events: RefCell<Vec<TraceEvent>>,
 }
 
@@ -88,7 +87,6 @@ impl Trace {
     pub(super) fn begin() -> Rc<Trace> {
         Rc::new(Trace {
             begun: Instant::now(),
-            identity: OnceCell::new(),
             events: RefCell::default(),
         })
     }
@@ -97,15 +95,8 @@ impl Trace {
     pub(super) fn branch(&self) -> Rc<Trace> {
         Rc::new(Trace {
             begun: self.begun,
-            identity: OnceCell::new(),
             events: RefCell::default(),
         })
-    }
-
-    /// Sets the client's identity.
-    pub(super) fn identify(&self, identity: String) {
-        // It is set only once.
-        let _ = self.identity.set(identity);
     }
 
     /// Takes over a branch's events.

@@ -1,23 +1,13 @@
 use super::*;
+use crate::cache::fixture::{self, ms};
 use crate::cache::key::KeyHasher;
 
 const STORED_AT: Uptime = ms(5_000);
 
-const fn ms(millis: u64) -> Uptime {
-    Uptime::from_micros(1000 * millis)
-}
-
 const NAME: &[u8] = b"\x01a\x03org\0";
 
 fn key() -> Key<'static> {
-    Key::new(
-        KeyHasher::new().question(NAME, 1, 1),
-        NAME,
-        1,
-        1,
-        KeyFlags::new(true, false),
-        7,
-    )
+    fixture::key(&KeyHasher::new(), NAME, 1, KeyFlags::new(true, false))
 }
 
 /// A header with rcode 3 and two "records" that are only a TTL each.
@@ -31,13 +21,9 @@ fn wire() -> Vec<u8> {
 
 fn stored<'a>(wire: &'a [u8], ttl_offsets: &'a [u16]) -> Stored<'a> {
     Stored {
-        wire,
         ttl_offsets,
-        kind: Kind::Success,
-        error: None,
         ttl_secs: 300,
-        stale_secs: 60,
-        now: STORED_AT,
+        ..fixture::stored(wire, Kind::Success, STORED_AT)
     }
 }
 
@@ -58,7 +44,7 @@ fn what_goes_in_comes_out() {
         Lifetime {
             stored_at: STORED_AT,
             ttl_secs: 300,
-            stale_secs: 60
+            stale_secs: 100
         }
     );
 }
@@ -74,7 +60,7 @@ fn every_field_of_the_key_counts() {
         ..key()
     }));
     assert!(!entry.answers(&Key {
-        partition: 8,
+        partition: 1,
         ..key()
     }));
     assert!(!entry.answers(&Key {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::fixture::{self, ms};
 use crate::cache::key::{KeyFlags, KeyHasher};
 
 const WIRE: [u8; 64] = [0; 64];
@@ -22,14 +23,7 @@ impl Fixture {
     }
 
     fn key<'a>(&self, name: &'a [u8], qtype: u16) -> Key<'a> {
-        Key::new(
-            self.hasher.question(name, qtype, 1),
-            name,
-            qtype,
-            1,
-            KeyFlags::default(),
-            0,
-        )
+        fixture::key(&self.hasher, name, qtype, KeyFlags::default())
     }
 
     /// Stores an answer, `now` milliseconds after the start.
@@ -44,20 +38,8 @@ impl Fixture {
     }
 }
 
-fn ms(millis: u64) -> Uptime {
-    Uptime::from_micros(1000 * millis)
-}
-
 fn stored(kind: Kind, now: u64) -> Stored<'static> {
-    Stored {
-        wire: &WIRE,
-        ttl_offsets: &[],
-        kind,
-        error: None,
-        ttl_secs: 10,
-        stale_secs: 100,
-        now: ms(now),
-    }
+    fixture::stored(&WIRE, kind, ms(now))
 }
 
 fn numbered(n: u32) -> Vec<u8> {
