@@ -9,10 +9,9 @@ use triomphe::{HeaderWithLength, ThinArc};
 use super::freshness::{Lifetime, REFRESH_RECHECK};
 use super::key::{Key, KeyFlags};
 use crate::config::Prefetch;
+use crate::dns::HEADER;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 
-/// Length of a DNS message's header in bytes (RFC 1035 §4.1.1).
-const HEADER_LEN: usize = 12;
 /// Length of a TTL field in bytes (RFC 1035 §4.1.3).
 const TTL_LEN: usize = 4;
 
@@ -104,9 +103,8 @@ impl Entry {
         let wire_len = u16::try_from(stored.wire.len()).ok()?;
         // RFC 1035 §3.1: a name has at most 255 octets, so its length fits.
         let name_len = u8::try_from(key.name.len()).ok()?;
-        let fits =
-            |&at: &u16| usize::from(at) >= HEADER_LEN && usize::from(at) + TTL_LEN <= stored.wire.len();
-        if stored.wire.len() < HEADER_LEN || !stored.ttl_offsets.iter().all(fits) {
+        let fits = |&at: &u16| usize::from(at) >= HEADER && usize::from(at) + TTL_LEN <= stored.wire.len();
+        if stored.wire.len() < HEADER || !stored.ttl_offsets.iter().all(fits) {
             return None;
         }
         let mut octets = SmallVec::<[u8; MOST_ENTRIES]>::with_capacity(Self::content_len(key, stored));

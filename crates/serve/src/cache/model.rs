@@ -6,8 +6,7 @@ use std::time::Duration;
 use dnsweir_os::clock::Uptime;
 use proptest::prelude::*;
 
-use super::freshness::Freshness;
-use super::freshness::Lifetime;
+use super::freshness::{Freshness, Lifetime};
 use super::{Cache, Insertion, KeyFlags, KeyHasher, Kind, Stored, fixture};
 use crate::config::Prefetch;
 

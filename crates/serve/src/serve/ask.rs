@@ -113,10 +113,7 @@ impl Worker {
         looked: &[Looked<'_>],
     ) -> ResponseOutcome {
         let record = live.response_record(request, response);
-        let message = match live.generation.filters[filter].filter.interest().messages {
-            true => response.message(&request.question),
-            false => Vec::new(),
-        };
+        let message = live.message(request, response, filter);
         let found = looked.iter().map(Looked::tell);
         let asked = live.asked(request, filter);
         let answers = Answers::about_response(record, asked, &message, &ask.state, found);

@@ -226,13 +226,13 @@ mod tests {
 
     use super::*;
 
-    fn config(listen: &str, more: &str) -> Config {
-        let text = format!("listen \"{listen}\"\n{more}\nzone \".\" {{ forward \"192.0.2.53\" }}");
+    fn config(words: &str) -> Config {
+        let text = format!("{words}\nzone \".\" {{ forward \"192.0.2.53\" }}");
         config::parse("test.kdl", &text, Path::new("/"), &[]).unwrap_or_else(|report| panic!("{report}"))
     }
 
     fn gate(listen: &str, more: &str) -> Option<Gate> {
-        let config = config(listen, more);
+        let config = config(&format!("listen \"{listen}\"\n{more}"));
         Gate::of_listener(&config, config.listen.addresses[0])
     }
 
@@ -340,10 +340,7 @@ mod tests {
     fn a_listener_may_have_clients_of_its_own() {
         let listen =
             "listen \"10.0.0.1\" \"10.0.0.2\" { clients \"10.0.0.2\" { allow \"192.0.2.1\"; silent } }";
-        let text = format!(
-            "{listen}\nclients {{ allow \"any\"; queries 5 }}\nzone \".\" {{ forward \"192.0.2.53\" }}"
-        );
-        let config = config::parse("test.kdl", &text, Path::new("/"), &[]).unwrap();
+        let config = config(&format!("{listen}\nclients {{ allow \"any\"; queries 5 }}"));
         let gates = config
             .listen
             .addresses

@@ -471,12 +471,16 @@ mod tests {
 
     use super::*;
 
+    fn config(text: &str) -> Config {
+        let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
+        config.unwrap_or_else(|report| panic!("{report}"))
+    }
+
     /// With more zones, a query of one would reach the filter as another's.
     #[test]
     fn a_filter_stands_in_no_more_zones_than_it_can_tell_apart() {
         let text = "listen \"127.0.0.1\"\nfilter \"log\" { module \"builtin:log\" }\nzone \".\" { use \"log\"; forward \"192.0.2.1\" }\n";
-        let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
-        let config = config.unwrap_or_else(|report| panic!("{report}"));
+        let config = config(text);
         let zones = |count: usize| vec![vec![String::new(); count]];
         assert!(check_zones(&config, &zones(65_536)).is_ok());
         let refused = check_zones(&config, &zones(65_537)).unwrap_err().to_string();
@@ -490,10 +494,8 @@ mod tests {
     #[test]
     fn a_source_that_stays_is_found_once() {
         let build = |text: &str, previous: Option<&Generation>| {
-            let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
-            let config = config.unwrap_or_else(|report| panic!("{report}"));
-            let engine = Engine::new().unwrap();
-            Generation::build(1, config, &engine, previous, None).unwrap_or_else(|report| panic!("{report}"))
+            let built = Generation::build(1, config(text), &Engine::new().unwrap(), previous, None);
+            built.unwrap_or_else(|report| panic!("{report}"))
         };
         let text = |zones: &[(&str, &str)]| {
             let zones = zones.iter();

@@ -129,8 +129,8 @@ impl Worker {
             looking.as_mut().poll(context)
         })
         .await;
-        for (trace, of) in traces.iter().flat_map(|trace| request.trace.iter().zip([trace])) {
-            trace.join(of);
+        if let Some(trace) = &request.trace {
+            traces.iter().for_each(|branch| trace.join(branch));
         }
         let lookups = &live.generation.filters[filter].filter.counters().lookups;
         for looked in &looked {

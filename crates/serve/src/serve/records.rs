@@ -45,6 +45,14 @@ impl Live {
         }
     }
 
+    /// The message of a response, if this filter receives messages; otherwise it is empty.
+    pub(crate) fn message(&self, request: &Request, response: &Response, filter: usize) -> Vec<u8> {
+        match self.generation.filters[filter].filter.interest().messages {
+            true => response.message(&request.question),
+            false => Vec::new(),
+        }
+    }
+
     /// A response as its stage's filter sees it.
     pub(crate) fn response_record(&self, request: &Request, response: &Response) -> filter::Response {
         filter::Response {

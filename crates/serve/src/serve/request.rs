@@ -119,11 +119,6 @@ impl Request {
         }
     }
 
-    /// Whether its reply is a datagram.
-    pub(crate) fn takes_datagrams(&self) -> bool {
-        self.asked.client.transport == Transport::Udp
-    }
-
     /// Resets this to a newly received query, reusing the buffers. Every field is named, so that none is left
     /// over from the query before by mistake.
     pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps, hasher: &KeyHasher) {
@@ -287,16 +282,19 @@ impl Request {
 
     /// Moves on behind the cache, which will store the response.
     pub(crate) fn begin_fetch(&mut self, began: Uptime, stale: Option<(Entry, Instant)>) {
-        let fetch = Box::new(Fetch {
+        let fetch = Fetch {
             began,
             stale,
             led: None,
-        });
-        self.changes.push(Change {
-            stage: self.stage,
-            what: ChangeKind::Keep(fetch),
-        });
+        };
+        self.add_change(ChangeKind::Keep(Box::new(fetch)));
         self.stage += 1;
+    }
+
+    /// Adds a change to make when the response is back at this stage.
+    pub(crate) fn add_change(&mut self, what: ChangeKind) {
+        let stage = self.stage;
+        self.changes.push(Change { stage, what });
     }
 
     /// Whether an upstream's answer to it may be cached and shared: not if it is signed, because the answer

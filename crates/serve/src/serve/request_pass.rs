@@ -16,7 +16,7 @@ use super::explain;
 use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::phase::Phase;
-use super::request::{Change, ChangeKind, Request};
+use super::request::{ChangeKind, Request};
 use super::response::Response;
 use super::state::{About, Lead, State, Wait};
 use super::worker::Worker;
@@ -188,14 +188,10 @@ pub(super) fn decide(
 
 /// Applies a filter's verdict to a query.
 fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, verdict: &Arc<Verdict>) {
-    let stage = request.stage;
     live.delay(request, filter, verdict.delay);
     if matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)) {
         if verdict.edit.is_some() {
-            request.changes.push(Change {
-                stage,
-                what: ChangeKind::Edit(Arc::clone(verdict)),
-            });
+            request.add_change(ChangeKind::Edit(Arc::clone(verdict)));
         }
         if let Some(route) = &verdict.route {
             let routes = &live.generation.filters[filter].routes;
@@ -204,16 +200,10 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
                 .as_ref()
                 .and_then(|(index, _)| routes.get(usize::from(*index)));
             request.routed = true;
-            request.changes.push(Change {
-                stage,
-                what: ChangeKind::Route(source.copied(), route.subnet),
-            });
+            request.add_change(ChangeKind::Route(source.copied(), route.subnet));
         }
         if verdict.skip_response {
-            request.changes.push(Change {
-                stage,
-                what: ChangeKind::SkipResponse,
-            });
+            request.add_change(ChangeKind::SkipResponse);
         }
     }
     *state = match &verdict.decision {
@@ -253,15 +243,14 @@ pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut resp
 
 /// Replaces a query's question, and records what to restore on the way back.
 fn rewrite(hasher: &KeyHasher, request: &mut Request, rewrite: &Rewrite) {
-    let (stage, hash) = (request.stage, request.hash);
+    let hash = request.hash;
     let question = request.set_question(rewritten(&request.question, rewrite));
     request.hash = hasher.question(request.name.as_bytes(), request.qtype, request.qclass);
-    let what = ChangeKind::Renamed {
+    request.add_change(ChangeKind::Renamed {
         question,
         hash,
         revert: rewrite.revert,
-    };
-    request.changes.push(Change { stage, what });
+    });
     request.stage += 1;
 }
 

@@ -10,7 +10,7 @@ use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 use crate::dns::records::{Answer, Meaning, Section};
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::writer::{Writer, Written};
-use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, Transport, build, flag, rcode, u16_at};
 use crate::filter::{Answer as FilterAnswer, Ede, Refusal, ResponseEdit};
 use dnsweir_answer::Resolution;
 
@@ -181,7 +181,7 @@ impl Response {
     /// Applies a filter's edit at this stage.
     #[inline]
     pub fn edit(&mut self, edit: &ResponseEdit, request: &Request, live: &Live, stage: usize) {
-        let datagram = request.takes_datagrams();
+        let datagram = request.asked.client.transport == Transport::Udp;
         let count = |took| live.count_edit(request, stage, took);
         self.edit_as(
             edit,

@@ -95,13 +95,10 @@ impl Phase for ResponsePass<'_> {
         let (request, State::Response(response)) = (&self.requests[index], &self.states[index]) else {
             return;
         };
-        let message = if self.live.generation.filters[filter].filter.interest().messages {
-            response.message(&request.question)
-        } else {
-            Vec::new()
-        };
-        let record = self.live.response_record(request, response);
-        batch.push_response(record, self.live.asked(request, filter), &message);
+        let live = self.live;
+        let message = live.message(request, response, filter);
+        let record = live.response_record(request, response);
+        batch.push_response(record, live.asked(request, filter), &message);
     }
 
     fn call(

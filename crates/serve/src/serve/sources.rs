@@ -139,12 +139,8 @@ impl Worker {
         }
         request.trace(|| {
             let words = resolved.words.clone().unwrap_or_default();
-            let took = begun.map(|begun| begun.elapsed());
-            explain::asked(
-                request,
-                words,
-                took.filter(|_| resolved.refused != Some(Refused::Rejected)),
-            )
+            let begun = begun.filter(|_| resolved.refused != Some(Refused::Rejected));
+            explain::asked(request, words, begun.map(|begun| begun.elapsed()))
         });
     }
 

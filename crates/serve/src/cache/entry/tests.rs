@@ -12,7 +12,7 @@ fn key() -> Key<'static> {
 
 /// A header with rcode 3 and two "records" that are only a TTL each.
 fn wire() -> Vec<u8> {
-    let mut wire = vec![0; HEADER_LEN];
+    let mut wire = vec![0; HEADER];
     wire[3] = 0x83;
     wire.extend_from_slice(&300u32.to_be_bytes());
     wire.extend_from_slice(&2u32.to_be_bytes());
