@@ -119,8 +119,8 @@ words! {
 const PAGE: usize = 64 * 1024;
 
 impl Filter {
-    /// Whether the same filter is made from both: of the same code, with the same configuration and rights, and
-    /// tested by the same cases. Where that is written does not count.
+    /// Whether the same filter is made from both: of the same code, with the same configuration and rights,
+    /// and tested by the same cases. Where that is written does not count.
     pub fn makes_the_same_as(&self, other: &Filter) -> bool {
         let cases = |filter: &Filter| filter.test_cases.as_ref().map(|file| file.source.clone());
         self.name == other.name

@@ -8,7 +8,7 @@
 //! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](RequestPass)
 //!    until something answers, and [out](ResponsePass) past the same filters, bottom to top. A fresh cache entry
 //!    is a response: up to here nothing has allocated, waited or spawned a task. The reply is patched while
-//!    it is written into the listener's buffer ([`dns::reply`](crate::dns::reply)).
+//!    it is written into the listener's buffer ([`dns::reply`](crate::dns::reply)). Then the query [ends](finish).
 //! 3. A query that has to wait continues in a task ([`tasks`]), and the batch does not wait for it:
 //!    [`Worker::see_through`] alternates between advancing it and [waiting](Worker::wait_for), until it is
 //!    answered.

@@ -203,7 +203,8 @@ impl<T: Clone + Send + Sync> Drop for Follower<T> {
         if self.flight.result.get().is_some() {
             return;
         }
-        // Once the leader has taken the wakers, there is no place to give back. The waker is dropped without the lock.
+        // Once the leader has taken the wakers, there is no place to give back. No lock is held when the waker
+        // is dropped.
         let waker = self.flight.waiting.lock().try_remove(self.place);
         drop(waker);
     }

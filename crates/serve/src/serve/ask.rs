@@ -131,8 +131,8 @@ fn are_shared(looked: &[Looked<'_>]) -> bool {
     looked.iter().all(|looked| looked.is_shared)
 }
 
-/// The state after a filter asked once more than it may, which counts as a failure. It decided nothing else: a
-/// verdict that asks has no edit and no delay.
+/// The state after a filter asked once more than it may, which counts as a failure. It decided nothing else:
+/// a verdict that asks has no edit and no delay.
 fn asks_too_often(live: &Live, request: &mut Request, filter: usize, about: About) -> State {
     let counters = live.generation.filters[filter].filter.counters();
     let (calls, on) = match about {

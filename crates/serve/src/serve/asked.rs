@@ -80,8 +80,8 @@ impl Asked {
         }
     }
 
-    /// Replaces this with a newly received query, reusing the buffers. Every field is named, so that none is left
-    /// over from the query before by mistake.
+    /// Replaces this with a newly received query, reusing the buffers. Every field is named, so that none is
+    /// left over from the query before by mistake.
     // Runs for every query, and has one caller; without the hint, the compiler does not inline it.
     #[inline(always)]
     pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {

@@ -20,8 +20,8 @@ use super::request::Request;
 use super::response::Response;
 use super::trace::{Direction, Reply, Trace, TraceEvent, TraceSink, TraceView};
 
-/// Passes on the finished trace of a query that was answered or dropped. The client's identity is known if it is
-/// configured.
+/// Passes on the finished trace of a query that was answered or dropped. The client has an identity if that
+/// is configured.
 pub(super) fn finish(
     sink: &TraceSink,
     trace: &Trace,

@@ -22,8 +22,8 @@ use super::trace::Trace;
 use super::worker::{Clocks, Worker};
 
 impl Worker {
-    /// Counts and reports a query that has left its pipeline; no response: it was dropped. `reply` is what its
-    /// client is sent; empty: nothing.
+    /// Counts and reports a query that has left its pipeline; no response: it was dropped. `reply` is what
+    /// its client is sent; empty: nothing.
     pub(super) fn finish(
         &self,
         live: &Live,

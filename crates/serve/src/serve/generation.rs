@@ -197,8 +197,8 @@ fn node_pods(config: &Config, previous: Option<&Generation>) -> Option<Arc<NodeP
     Some(same.unwrap_or_else(|| NodePods::new(pods)))
 }
 
-/// The stages of a zone. Collects the zones of its filters and its sources; sources of the previous generation
-/// are reused.
+/// The stages of a zone. Collects the zones of its filters and its sources; sources of the previous
+/// generation are reused.
 fn stages(
     config: &Config,
     zone: &config::Zone,

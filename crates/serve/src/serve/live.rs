@@ -50,7 +50,8 @@ struct Listener {
     address: Option<SocketAddr>,
     /// `None` if every client may ask there without a limit.
     gate: Option<Gate>,
-    /// Counters of all zones, followed by those of queries that no zone owns; looked up in the table on first use.
+    /// Counters of all zones, followed by those of queries that no zone owns; looked up in the table on first
+    /// use.
     counters: Box<[OnceCell<Arc<ZoneCounters>>]>,
 }
 

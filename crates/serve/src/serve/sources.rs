@@ -107,8 +107,8 @@ impl Worker {
                         Resolution::NotMine | Resolution::Alias(_) => {
                             leader.finish(resolved.resolution.clone());
                         }
-                        // Followers continue once the nearest cache above has the answer, so that later queries find
-                        // it there. Without a cache they continue immediately.
+                        // Followers continue once the nearest cache above has the answer, so that later
+                        // queries find it there. Without a cache they continue immediately.
                         resolution => {
                             let leader = leader.with(resolution.clone());
                             if let Some(fetch) = request.fetch() {

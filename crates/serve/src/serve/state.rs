@@ -78,8 +78,8 @@ impl State {
         State::Response(Response::error(rcode, error))
     }
 
-    /// A failure of a filter, or for lack of room. That says nothing about the name, so it is not cached (RFC 9520
-    /// section 2).
+    /// A failure of a filter, or for lack of room. That says nothing about the name, so it is not cached
+    /// (RFC 9520 section 2).
     pub(super) fn failed(rcode: u16) -> State {
         State::Response(Response::unstored(rcode, ExtendedError::Other))
     }
