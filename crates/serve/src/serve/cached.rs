@@ -20,7 +20,7 @@ use super::counters::add;
 use super::explain;
 use super::generation::Stage;
 use super::live::Live;
-use super::queue::{Owed, Query, Waiting};
+use super::queue::{Owed, Waiting};
 use super::request::{Fetch, Request};
 use super::response::{Content, Response};
 use super::state::{State, Wait};
@@ -113,14 +113,9 @@ impl Worker {
 
     /// Refreshes an entry in the background, before or after it expires.
     pub(super) fn refresh(self: &Rc<Self>, live: &Rc<Live>, request: &Request, claim: RefreshClaim) {
-        let request = request.refresh(&self.shared.hasher, self.now());
-        self.enqueue(Box::new(Query {
-            request,
-            state: State::Request,
-            waiting: Waiting::default(),
-            live: Some(Rc::clone(live)),
-            owed: Owed::Cache(claim),
-        }));
+        let mut request = request.refresh(&self.shared.hasher, self.now());
+        let (waiting, owed) = (Waiting::default(), Owed::Cache(claim));
+        self.enqueue(live, &mut request, State::Request, waiting, owed);
     }
 
     /// The cache at this stage of a query's pipeline.

@@ -52,13 +52,22 @@ pub(super) fn finish(
 // Inlined like `Request::trace`.
 #[inline(always)]
 pub(super) fn on_way_in(request: &Request, stage: &str, did: impl FnOnce() -> String) {
-    request.trace(|| TraceEvent::new(stage, Direction::In, question(request), did()));
+    if request.trace.is_some() {
+        add(request, stage, Direction::In, did());
+    }
 }
 
 /// Adds to the trace of a query, if there is one, what a stage did about the response.
 #[inline(always)]
 pub(super) fn on_way_out(request: &Request, stage: &str, did: impl FnOnce() -> String) {
-    request.trace(|| TraceEvent::new(stage, Direction::Out, question(request), did()));
+    if request.trace.is_some() {
+        add(request, stage, Direction::Out, did());
+    }
+}
+
+#[cold]
+fn add(request: &Request, stage: &str, direction: Direction, did: String) {
+    request.trace(|| TraceEvent::new(stage, direction, question(request), did));
 }
 
 /// A query's current question: name and type, and the class if it is not IN.

@@ -190,18 +190,15 @@ impl Gate {
             Some(allowed) => allowed,
             None => self.others || self.node && ledger.is_own(address, now),
         };
+        let refused = |reason| Some(Refusal { reason, reply });
         if !allowed {
-            let reason = Reason::Client;
-            return Some(Refusal { reason, reply });
+            return refused(Reason::Client);
         }
-        if let Some(rate) = &self.queries
-            && !ledger
-                .queries
-                .get_or_init(RateTable::default)
-                .take(address, rate, now)
-        {
-            let reason = Reason::Queries;
-            return Some(Refusal { reason, reply });
+        if let Some(rate) = &self.queries {
+            let table = ledger.queries.get_or_init(RateTable::default);
+            if !table.take(address, rate, now) {
+                return refused(Reason::Queries);
+            }
         }
         // Over a connection, the address is not forged: the answer reaches only its client.
         if let Some(rate) = &self.responses

@@ -187,23 +187,21 @@ impl Worker {
         path: &LookupPath,
         stage: usize,
     ) -> oneshot::Receiver<Box<Query>> {
-        match path {
-            LookupPath::Top => self.ask_from_the_top(live, inner, waiting),
+        let state = match path {
+            LookupPath::Top => return self.ask_from_the_top(live, inner, waiting),
             LookupPath::Below => {
                 (inner.stage, inner.floor) = (stage + 1, stage + 1);
-                self.ask_inner(live, inner, State::Request, waiting)
+                State::Request
             }
-            LookupPath::Zone(zone) => {
-                let state = match live.generation.zone(zone) {
-                    Some(of) => {
-                        (inner.pipeline, inner.zone) = of;
-                        State::Request
-                    }
-                    None => State::Dropped,
-                };
-                self.ask_inner(live, inner, state, waiting)
-            }
-        }
+            LookupPath::Zone(zone) => match live.generation.zone(zone) {
+                Some(of) => {
+                    (inner.pipeline, inner.zone) = of;
+                    State::Request
+                }
+                None => State::Dropped,
+            },
+        };
+        self.ask_inner(live, inner, state, waiting)
     }
 
     /// The result of a lookup.

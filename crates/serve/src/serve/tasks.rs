@@ -53,12 +53,8 @@ impl Worker {
             place: Some(place),
             ..Waiting::default()
         };
-        let mut query = self.room_for(request);
-        std::mem::swap(request, &mut query.request);
-        (query.state, query.waiting) = (State::Waits(wait), waiting);
-        query.live = Some(Rc::clone(live));
-        query.owed = Owed::Reply(self.queue.debt.clone(), reply());
-        self.enqueue(query);
+        let owed = Owed::Reply(self.queue.debt.clone(), reply());
+        self.enqueue(live, request, State::Waits(wait), waiting, owed);
         None
     }
 
@@ -86,26 +82,29 @@ impl Worker {
     pub(super) fn ask_inner(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        request: Request,
+        mut request: Request,
         state: State,
         waiting: Waiting,
     ) -> oneshot::Receiver<Box<Query>> {
         let (sender, receiver) = oneshot::channel();
-        self.enqueue(Box::new(Query {
-            request,
-            state,
-            waiting,
-            live: Some(Rc::clone(live)),
-            owed: Owed::Query(sender),
-        }));
+        self.enqueue(live, &mut request, state, waiting, Owed::Query(sender));
         receiver
     }
 
-    /// Returns a box for a query, with an empty request.
-    // Boxed: a future reserves space for a moved value in every place that held it.
-    fn room_for(&self, request: &Request) -> Box<Query> {
+    /// Passes a query to a task, and leaves an empty request in its place.
+    // Inlined, so that everything is written into the box without a copy.
+    #[inline(always)]
+    pub(super) fn enqueue(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        state: State,
+        waiting: Waiting,
+        owed: Owed,
+    ) {
         let spare = self.queue.spare.borrow_mut().pop();
-        spare.unwrap_or_else(|| {
+        // Boxed: a future reserves space for a moved value in every place that held it.
+        let mut query = spare.unwrap_or_else(|| {
             Box::new(Query {
                 request: Request::new(request.asked.client),
                 state: State::Gone,
@@ -113,12 +112,16 @@ impl Worker {
                 live: None,
                 owed: Owed::Nothing,
             })
-        })
+        });
+        std::mem::swap(request, &mut query.request);
+        (query.state, query.waiting, query.owed) = (state, waiting, owed);
+        query.live = Some(Rc::clone(live));
+        self.queue.queries.borrow_mut().push_back(query);
+        self.wake_task();
     }
 
-    /// Passes a query to a task.
-    pub(super) fn enqueue(self: &Rc<Self>, query: Box<Query>) {
-        self.queue.queries.borrow_mut().push_back(query);
+    /// Notifies an idle task of a query, or starts one.
+    fn wake_task(self: &Rc<Self>) {
         match self.queue.idle.get().checked_sub(1) {
             Some(idle) => {
                 self.queue.idle.set(idle);

@@ -1,8 +1,9 @@
 //! Zone transfers (RFC 5936): between a zone's servers, so filters and the cache take no part.
 
 use crate::dns::edns::ExtendedError;
-use crate::dns::{CLASS_IN, Transport, flag, rcode, u16_at};
+use crate::dns::{CLASS_IN, Origin, Transport, rcode};
 use crate::source::{AskedTransfer, TransferReply};
+use dnsweir_answer::Resolution;
 
 use super::batch::Admission;
 use super::explain;
@@ -40,24 +41,18 @@ impl Worker {
             TransferReply::Refused(..) => "no zone that is transferred to this client",
         };
         explain::on_way_in(request, "transfer", || did.into());
-        let (response, size) = match reply {
+        let response = match reply {
             TransferReply::Stream(transfer) => {
                 counters.response(rcode::NOERROR, self.now().micros_since(client.received));
                 self.report_outside(live, request, None, &[]);
                 return Admission::Transfer(transfer);
             }
-            TransferReply::Refused(rcode, error) => {
-                let response = Response::error(rcode, error);
-                let size = response.write(out, &request.reply_head(response.error));
-                (response, size)
-            }
+            TransferReply::Refused(rcode, error) => Response::error(rcode, error),
             TransferReply::Message(message) => {
-                let rcode = u16_at(&message, 2) & flag::RCODE;
-                let response = Response::error(rcode, ExtendedError::Other);
-                let size = crate::dns::reply::write_verbatim(out, &request.reply_head(None), &message);
-                (response, size)
+                Response::of_source(Resolution::Verbatim(message.into()), Origin::Local)
             }
         };
+        let size = response.write(out, &request.reply_head(response.error));
         self.finish_outside(live, counters, request, &response, &out[..size])
     }
 }
