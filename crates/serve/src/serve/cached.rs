@@ -219,10 +219,7 @@ impl Worker {
     ) -> Response {
         add(&live.counters(request).stale, 1);
         explain::on_way_in(request, "cache", || "stale: no fresh answer is available".into());
-        let ttl = cache
-            .serve_stale
-            .map_or(Duration::ZERO, |stale| stale.ttl)
-            .as_secs() as u32;
+        let ttl = cache.serve_stale.map_or(Duration::ZERO, |stale| stale.ttl);
         let rcode = u16::from(entry.rcode());
         let error = match rcode {
             rcode::NXDOMAIN => ExtendedError::StaleNxdomain,
@@ -230,7 +227,7 @@ impl Worker {
         };
         Response {
             rcode,
-            ttl: Ttl::Fixed(ttl),
+            ttl: Ttl::Fixed(seconds(ttl)),
             origin: Origin::Stale,
             content: Content::Entry(entry),
             ..Response::error(rcode, error)

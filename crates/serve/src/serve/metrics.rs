@@ -90,20 +90,16 @@ impl Shared {
     fn show_cache(&self, metrics: &mut Metrics) {
         let stats = self.cache.stats();
         for kind in Kind::ALL {
-            let label = [("type", kind.as_str())];
-            metrics
-                .gauge("cache_entries", "Entries in the cache")
-                .add(&label, stats.kind(kind).entries);
-            metrics
-                .counter("cache_evictions", "Entries evicted to make room for others")
-                .add(&label, stats.kind(kind).evictions);
+            let (label, stats) = ([("type", kind.as_str())], stats.kind(kind));
+            let entries = metrics.gauge("cache_entries", "Entries in the cache");
+            entries.add(&label, stats.entries);
+            let evictions = metrics.counter("cache_evictions", "Entries evicted to make room for others");
+            evictions.add(&label, stats.evictions);
         }
-        metrics
-            .gauge("cache_bytes", "Memory used by the cache")
-            .add(&[], stats.bytes);
-        metrics
-            .gauge("cache_limit_bytes", "Maximum memory for the cache")
-            .add(&[], stats.limit_bytes);
+        let bytes = metrics.gauge("cache_bytes", "Memory used by the cache");
+        bytes.add(&[], stats.bytes);
+        let limit = metrics.gauge("cache_limit_bytes", "Maximum memory for the cache");
+        limit.add(&[], stats.limit_bytes);
     }
 }
 
