@@ -86,7 +86,7 @@ impl Live {
         let offsets = offsets.collect();
         let servers = shared.servers.lock().clone();
         let listeners = servers.into_iter().map(|name| {
-            let address = name.parse().ok();
+            let address: Option<SocketAddr> = name.parse().ok();
             Listener {
                 gate: address.and_then(|address| Gate::of_listener(&generation.config, address)),
                 name,
