@@ -76,6 +76,7 @@ mod trust;
 mod monitoring;
 mod packaging;
 mod problems;
+mod programs;
 mod watching;
 
 // The external interfaces.

@@ -15,6 +15,9 @@ use crate::harness::registry::{Registry, TOOLS};
 use crate::harness::tools::{command, output};
 use crate::harness::{Message, address, ask, needs, until};
 
+/// The programs that are shipped, in one folder.
+const PROGRAMS: [&str; 2] = ["dnsweir", "dnsweir-top"];
+
 /// Builds an image or a package in a folder of its own.
 fn made(what: &str) -> tempfile::TempDir {
     made_under("022", what)
@@ -85,10 +88,15 @@ fn the_image_has_what_the_program_calls() {
     // As a runtime adds it to every container.
     fs::write(system.join("etc/resolv.conf"), "nameserver 192.0.2.53\n").expect("a file");
     let inside = |arguments: &[&str]| output(command("chroot").arg(&system).args(arguments));
-    // The same file that the tests run.
-    let same = fs::read(system.join("usr/bin/dnsweir")).expect("a program")
-        == fs::read(program()).expect("a program");
-    assert!(same, "the image has another dnsweir");
+    // The same files that the tests run.
+    for name in PROGRAMS {
+        let same = fs::read(system.join("usr/bin").join(name)).expect("a program")
+            == fs::read(program().with_file_name(name)).expect("a program");
+        assert!(same, "the image has another {name}");
+    }
+    for name in &PROGRAMS[1..] {
+        inside(&[&format!("/usr/bin/{name}"), "--for", &version, "--help"]);
+    }
     let said = inside(&["/usr/bin/dnsweir", "--version"]);
     assert!(said.starts_with(&format!("dnsweir {version}")), "{said}");
     assert!(inside(&["/usr/bin/dnsweir", "check", "/etc/dnsweir/dnsweir.kdl"]).contains("valid"));
@@ -138,6 +146,7 @@ fn the_package_comes_and_goes() {
     let listed = output(command("dpkg-deb").arg("--contents").arg(&package));
     for path in [
         "./usr/bin/dnsweir",
+        "./usr/bin/dnsweir-top",
         "./usr/share/man/man1/dnsweir.1.gz",
         "./usr/share/man/man1/dnsweir-check.1.gz",
         "./usr/share/bash-completion/completions/dnsweir",

@@ -3,18 +3,18 @@
 mod webhook;
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use dnsweir_flags::TopFlags;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::TapReader;
 use crate::nodecache;
 use crate::tools::artifacts::{Access, Signers};
 use crate::tools::new::Language;
-use crate::top;
 pub use webhook::WebhookFlags;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
@@ -255,30 +255,6 @@ pub enum CacheCommand {
         #[command(flatten)]
         control: ControlSocket,
     },
-}
-
-/// How a running process is looked at.
-#[derive(Debug, clap::Args)]
-pub struct TopFlags {
-    /// Address of `admin` in its configuration.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
-    admin: SocketAddr,
-    /// Seconds between updates.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=60))]
-    interval: u8,
-    /// Print the figures of one interval and exit.
-    #[arg(long)]
-    once: bool,
-}
-
-impl From<TopFlags> for top::Options {
-    fn from(flags: TopFlags) -> top::Options {
-        top::Options {
-            admin: flags.admin,
-            interval: Duration::from_secs(flags.interval.into()),
-            once: flags.once,
-        }
-    }
 }
 
 /// Where a running process takes requests.

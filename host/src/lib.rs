@@ -1,8 +1,8 @@
 //! dnsweir: a DNS proxy for one node whose filters are sandboxed WebAssembly.
 //!
 //! This crate is the program: the command line and everything outside the proxy and its filters. [`tools`]
-//! are for authors of filters, [`top`] shows a running process in a terminal, and [`webhook`] is a separate
-//! program that directs pods to the node's proxy. The proxy itself is in `crates/`.
+//! are for authors of filters, and [`webhook`] is a separate program that directs pods to the node's proxy. The
+//! proxy itself is in `crates/`.
 //!
 //! Public is only what `main.rs` needs, and [`fuzzing`] for `fuzz/`, so that unused code is reported.
 
@@ -12,7 +12,6 @@ pub mod args;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod tools;
-pub mod top;
 pub mod webhook;
 
 use dnsweir_answer::dnstap;
@@ -25,7 +24,7 @@ pub use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
 use dnsweir_node as node;
 use dnsweir_os::{confine, plain_text, watch};
-pub use dnsweir_os::{log, output};
+pub use dnsweir_os::{log, output, programs};
 use dnsweir_run::{admin, exposition};
 pub use dnsweir_run::{control, run};
 use dnsweir_serve::{cache, serve, source};

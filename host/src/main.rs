@@ -18,19 +18,14 @@ use dnsweir::args::{
     self, Args, CacheCommand, Child, Command, ExplainFlags, FilterCommand, LogFormat, LogLevel,
     NodeCacheFlags, NodeCommand, WebhookFlags,
 };
+use dnsweir::programs::{EX_OSERR, EX_USAGE, Program};
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::tools::explain::Asked;
 use dnsweir::{
     Confinement, Outcome, Plan, compile_for_parent, control, log, nodecache, output, precompile_builtins,
-    pull_for_parent, tools, top, webhook,
+    pull_for_parent, tools, webhook,
 };
-
-/// The configuration or command line is not valid (sysexits.h).
-const EX_USAGE: u8 = 64;
-
-/// An error of this machine, such as an address already in use.
-const EX_OSERR: u8 = 71;
 
 fn main() -> ExitCode {
     // Flushes the output however `main` ends.
@@ -82,7 +77,7 @@ fn main() -> ExitCode {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
         }
         Command::Health { control } => tell(&control.path, Ok(control::Request::Health)),
-        Command::Top(flags) => top(flags.into()),
+        Command::Top(_) => replace_this(Program::Top),
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
         Command::Words { word } => tool(tools::words(word.as_deref())),
@@ -340,11 +335,11 @@ fn cache(command: &CacheCommand) -> ExitCode {
     }
 }
 
-fn top(options: top::Options) -> ExitCode {
-    match top::run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&Stop::Machine(error)),
-    }
+/// Runs in this process the program that a command is.
+fn replace_this(program: Program) -> ExitCode {
+    // Without the names of this program and of the command.
+    let flags = args::words().into_iter().skip(2);
+    fail(&Stop::Machine(program.replace_this(flags)))
 }
 
 /// Sends a request to a running process, and prints its reply.

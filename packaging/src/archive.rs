@@ -1,12 +1,11 @@
-//! Packs the statically linked program into an archive, with its manual pages, completions and licences.
+//! Packs the statically linked programs into an archive, with its manual pages, completions and licences.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, image, layout, licences, manual, read, write};
+use crate::{Failure, bill, dependencies, image, layout, licences, manual, programs, read, write};
 
 /// The terms of what is linked in besides crates: the C library of Rust's musl targets. Debian has them.
 const LIBRARY: &str = "/usr/share/doc/musl/copyright";
@@ -19,12 +18,12 @@ pub fn pack(
     native: &Path,
     out: &Path,
 ) -> Result<Vec<String>, Failure> {
-    let needs = &system.program;
+    let needs = &system.programs;
     if needs.linker.is_some() || !needs.libraries.is_empty() {
         let libraries = needs.libraries.join(", ");
         return Err(format!(
-            "{}: it needs {libraries} of the system, and an archive is for programs that need nothing",
-            program.display()
+            "{}: its programs need {libraries} of the system, and an archive is for programs that need nothing",
+            program.parent().unwrap_or(program).display()
         ));
     }
     let target = needs.processor.static_target();
@@ -36,13 +35,11 @@ pub fn pack(
         &file,
         layout::compressed(&image::layer(staged.path(), source.time)?)?,
     )?;
-    Ok(vec![format!("{}: a program for an empty system", file.display())])
+    Ok(vec![format!("{}: programs for an empty system", file.display())])
 }
 
 fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
-    let to = root.join("dnsweir");
-    write(&to, read(program)?)?;
-    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    programs::install(program, root)?;
     for shell in manual::SHELLS {
         manual::completions(native, shell, &root.join(format!("completions/dnsweir.{shell}")))?;
     }

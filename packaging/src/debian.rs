@@ -1,4 +1,4 @@
-//! The Debian package: the program, manual pages, completions, a systemd unit, and a configuration file.
+//! The Debian package: the programs, manual pages, completions, a systemd unit, and a configuration file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,9 @@ use std::process::Command;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, image, licences, manual, output, precompiled, read, write};
+use crate::{
+    Failure, bill, dependencies, image, licences, manual, output, precompiled, programs, read, write,
+};
 
 /// Files packaged as they are, and their destinations.
 const FILES: [(&str, &str); 2] = [
@@ -70,9 +72,7 @@ pub fn pack(
 }
 
 fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
-    let binary = root.join("usr/bin/dnsweir");
-    write(&binary, read(program)?)?;
-    make_executable(&binary)?;
+    programs::install(program, &root.join("usr/bin"))?;
     precompiled::install(program, root)?;
     for (from, to) in FILES {
         write(&root.join(to), read(&source.root.join(from))?)?;
@@ -114,8 +114,8 @@ fn copyright(source: &Source) -> Result<String, Failure> {
 /// Writes the control files.
 fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure> {
     let folder = root.join("DEBIAN");
-    let glibc = system.program.glibc;
-    let (major, minor) = glibc.ok_or("the program does not say which glibc it needs")?;
+    let glibc = system.programs.glibc;
+    let (major, minor) = glibc.ok_or("the programs do not say which glibc they need")?;
     let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(root))?;
     let kibibytes = size.split_whitespace().next().unwrap_or_default();
     let homepage = source.repository.as_ref();

@@ -1,4 +1,4 @@
-//! The crates linked into the program and its built-in filters, from cargo's metadata.
+//! The crates linked into the programs and the built-in filters, from cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::programs::NAMES;
 use crate::source::Source;
 use crate::{Failure, output};
 
-/// The crates whose dependencies are shipped.
-const ROOTS: [&str; 5] = [
-    "dnsweir",
+/// The crates of the built-in filters, whose dependencies are shipped with those of the programs.
+const FILTERS: [&str; 4] = [
     "dnsweir-filter-hosts",
     "dnsweir-filter-log",
     "dnsweir-filter-nodecache",
@@ -72,7 +72,10 @@ fn linked(metadata: &Value) -> BTreeSet<&str> {
         .map(|node| (string(&node["id"]), node))
         .collect();
     let mut left: Vec<&str> = items(&metadata["packages"])
-        .filter(|package| ROOTS.contains(&string(&package["name"])))
+        .filter(|package| {
+            let name = string(&package["name"]);
+            NAMES.contains(&name) || FILTERS.contains(&name)
+        })
         .map(|package| string(&package["id"]))
         .collect();
     let mut linked = BTreeSet::new();

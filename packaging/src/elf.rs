@@ -1,6 +1,6 @@
 //! Reads from ELF headers what a program needs of the system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use object::elf::{DT_NEEDED, EM_AARCH64, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
@@ -71,6 +71,28 @@ pub struct Needs {
 pub fn needs(path: &Path) -> Result<Needs, Failure> {
     let bytes = crate::read(path)?;
     parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads the headers of several programs. Returns what they need together.
+///
+/// # Errors
+/// When one of them is not a Linux program for one of these processors, or they are for different ones.
+pub fn needs_of_all(paths: &[PathBuf]) -> Result<Needs, Failure> {
+    let (first, others) = paths.split_first().ok_or("there is no program")?;
+    let mut all = needs(first)?;
+    for path in others {
+        let one = needs(path)?;
+        if one.processor != all.processor {
+            let (path, first) = (path.display(), first.display());
+            return Err(format!("{path}: for another processor than {first}"));
+        }
+        all.linker = all.linker.or(one.linker);
+        all.libraries.extend(one.libraries);
+        all.glibc = all.glibc.max(one.glibc);
+    }
+    all.libraries.sort();
+    all.libraries.dedup();
+    Ok(all)
 }
 
 fn parse(bytes: &[u8]) -> Result<Needs, Failure> {

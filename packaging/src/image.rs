@@ -1,4 +1,4 @@
-//! The container image: dnsweir, the programs that it runs on a node, their libraries, and nothing else. No
+//! The container image: our programs, those that they run on a node, their libraries, and nothing else. No
 //! shell, no package manager.
 
 use std::fs;
@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::system::{Package, System};
-use crate::{Failure, bill, dependencies, licences, precompiled, read, write};
+use crate::{Failure, bill, dependencies, licences, precompiled, programs, read, write};
 
 /// Programs that write rules. Each file has several names, one per command.
 const PROGRAMS: [(&str, &[&str]); 3] = [
@@ -104,9 +104,7 @@ fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result
         fs::create_dir_all(&folder).map_err(wrong)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).map_err(wrong)?;
     }
-    let to = root.join("usr/bin/dnsweir");
-    write(&to, read(program)?)?;
-    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(wrong)?;
+    programs::install(program, &root.join("usr/bin"))?;
     precompiled::install(program, root)?;
     system.copy_libraries(root)?;
     let mut programs: Vec<String> = PROGRAMS.iter().map(|(file, _)| (*file).to_owned()).collect();

@@ -1,8 +1,8 @@
 //! Packages what cargo built: a container image, a Debian package, an archive, the interface for authors of
 //! filters, and a release. `cargo xtask image`, `package`, `sdk` and `release` build and call it.
 //!
-//! Image and package contain the program as the tests start it, its licences and a bill of materials; the
-//! image also has the programs it runs on a node. Builds of a commit by the same toolchain are identical.
+//! Image and package contain the programs as the tests start them, their licences and a bill of materials; the
+//! image also has what they run on a node. Builds of a commit by the same toolchain are identical.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -24,6 +24,7 @@ mod layout;
 mod licences;
 mod manual;
 mod precompiled;
+mod programs;
 mod provenance;
 mod push;
 mod signature;
@@ -45,7 +46,7 @@ type Failure = String;
 #[derive(Debug, Parser)]
 #[command(name = "dnsweir-packaging", about)]
 struct Args {
-    /// The program, as cargo built it.
+    /// The proxy, as cargo built it; the other programs that are packed are beside it.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Folder that the result is written to.
@@ -54,7 +55,7 @@ struct Args {
     /// Folder with the Debian system that libraries and iptables are taken from; one for the program's processor.
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     system: PathBuf,
-    /// The program for this machine, which writes its manual pages; where it is not the one that is packed.
+    /// The proxy for this machine, which writes its manual pages; where it is not the one that is packed.
     #[arg(long, value_name = "FILE")]
     native: Option<PathBuf>,
     /// Where others find the source.
@@ -74,7 +75,7 @@ enum What {
     },
     /// A package for Debian and its descendants.
     Package,
-    /// An archive of a program that is linked statically.
+    /// An archive of programs that are linked statically.
     Archive,
     /// One image for several processors, of the layouts that `image` made for each.
     Index {

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::elf::{self, Needs, Processor};
-use crate::{Failure, output, write};
+use crate::{Failure, output, programs, write};
 
 /// A Debian system.
 pub struct System {
     root: PathBuf,
-    /// The requirements of the program to pack.
-    pub program: Needs,
+    /// The requirements of the programs to pack.
+    pub programs: Needs,
 }
 
 /// A package that files were taken from.
@@ -25,17 +25,17 @@ pub struct Package {
 }
 
 impl System {
-    /// Opens the system in `root`, for this program.
+    /// Opens the system in `root`, for the programs that are packed with this one.
     pub fn open(root: &Path, program: &Path) -> Result<System, Failure> {
         Ok(System {
             root: root.to_owned(),
-            program: elf::needs(program)?,
+            programs: elf::needs_of_all(&programs::files(program))?,
         })
     }
 
-    /// The program's processor.
+    /// The processor of the programs.
     pub fn processor(&self) -> Processor {
-        self.program.processor
+        self.programs.processor
     }
 
     /// The path of a file of the system, given by its absolute path there.
@@ -55,7 +55,7 @@ impl System {
             if needs.processor != self.processor() {
                 let (is, wanted) = (needs.processor.name(), self.processor().name());
                 return Err(format!(
-                    "{}: for {is}, and the program is for {wanted}",
+                    "{}: for {is}, and the programs are for {wanted}",
                     self.path(&file).display()
                 ));
             }
@@ -65,9 +65,9 @@ impl System {
         Ok(())
     }
 
-    /// Copies what the program itself needs.
+    /// Copies what the programs themselves need.
     pub fn copy_libraries(&self, into: &Path) -> Result<(), Failure> {
-        self.copy(&self.found(&self.program)?, into)
+        self.copy(&self.found(&self.programs)?, into)
     }
 
     /// Finds the files that are needed, by their absolute paths.

@@ -45,6 +45,7 @@ until [ "$(answer)" = 192.0.2.1 ]; do
 done
 dnsweir health > /tmp/log 2>&1 || fail "it is not healthy: $(cat /tmp/log)"
 dnsweir cache flush www.example > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+dnsweir top --once --interval 1 > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
 kill $pid
 wait $pid || fail "it did not end well: $(cat /tmp/log)"
 
@@ -52,7 +53,7 @@ wait $pid || fail "it did not end well: $(cat /tmp/log)"
 package -i /tmp/dnsweir.deb
 grep -q www.example $config || fail "an upgrade lost the configuration"
 package -r dnsweir
-[ ! -e /usr/bin/dnsweir ] || fail "the program is still there"
+[ ! -e /usr/bin/dnsweir ] && [ ! -e /usr/bin/dnsweir-top ] || fail "the programs are still there"
 grep -q www.example $config || fail "a removal lost the configuration"
 package -i /tmp/dnsweir.deb
 [ -L $enabled ] || fail "installed again, the service is not enabled"

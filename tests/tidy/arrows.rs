@@ -73,7 +73,9 @@ fn a_crate_without_unsafe_code_forbids_it() {
                 line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn")
             })
         });
-        if !has_some && !read(&folder.join("lib.rs")).contains("#![forbid(unsafe_code)]") {
+        let roots = ["lib.rs", "main.rs"].map(|name| folder.join(name));
+        let mut roots = roots.iter().filter(|root| root.is_file());
+        if !has_some && !roots.all(|root| read(root).contains("#![forbid(unsafe_code)]")) {
             wrong.push(relative(&folder));
         }
     }

@@ -20,7 +20,7 @@ fn crates() -> Vec<String> {
         below
             .iter()
             .map(|file| relative(file))
-            .filter(|file| file.ends_with("/src/lib.rs")),
+            .filter(|file| file.ends_with("/src/lib.rs") || file.ends_with("/src/main.rs")),
     );
     all
 }

@@ -23,13 +23,17 @@ fn what_is_public_is_named_by_another_crate() {
     let mut wrong = Vec::new();
     for manifest in files(&root().join("crates"), &["toml"]) {
         let own = package(&manifest);
+        let first = own.join("src/lib.rs");
+        // In a program, rustc finds what is unused.
+        if !first.is_file() {
+            continue;
+        }
         let elsewhere: BTreeSet<&String> = words
             .iter()
             .filter(|(package, _)| **package != own)
             .flat_map(|(_, words)| words)
             .collect();
         let mut shown = Shown::default();
-        let first = own.join("src/lib.rs");
         for file in Tree::read(&relative(&first)).files {
             shown.file = relative(&file.path);
             shown.visit_file(&parse(&file.path));

@@ -18,6 +18,9 @@ const CLIPPY: &str = "clippy-driver";
 /// the release build. Only `cargo xtask fuzz` builds it.
 pub const FUZZ: &str = "dnsweir-fuzz";
 
+/// The programs that are shipped, in one folder. `packaging` packs the same.
+pub const SHIPPED: [&str; 2] = ["dnsweir", "dnsweir-top"];
+
 /// The crate that generates the SDK's bindings. Only `cargo xtask bindings` builds it.
 pub const BINDINGS: &str = "dnsweir-bindings";
 
@@ -94,13 +97,13 @@ impl Build {
         }
     }
 
-    /// Compiles all programs of the workspace, or only the named one.
-    pub fn programs(self, only: Option<&str>) -> Result<(), Failure> {
+    /// Compiles the named programs of the workspace, or all if none is named.
+    pub fn programs(self, names: &[&str]) -> Result<(), Failure> {
         setup::wasm_target()?;
         let mut command = self.cargo("build");
-        match only {
-            Some(name) => command.args(["--bin", name]),
-            None => command.arg("--bins"),
+        match names.is_empty() {
+            true => command.arg("--bins"),
+            false => command.args(names.iter().flat_map(|name| ["--bin", *name])),
         };
         call(command)
     }

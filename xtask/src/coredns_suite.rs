@@ -42,7 +42,7 @@ pub fn suite(mut words: Vec<String>) -> Result<(), Failure> {
     let write = words.iter().any(|word| word == "--write");
     words.retain(|word| word != "--write");
     let build = Build::chosen(&mut words);
-    build.programs(Some("dnsweir"))?;
+    build.programs(&["dnsweir"])?;
     let folder = release_folder().with_file_name("coredns-suite");
     let tests = compiled(&folder)?;
     let document = root().join(TABLE);

@@ -32,7 +32,7 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use build::{BINDINGS, Build};
+use build::{BINDINGS, Build, SHIPPED};
 use commands::{Failure, built, call, cargo, root};
 
 const USAGE: &str = "\
@@ -54,7 +54,7 @@ Before you submit a change:
   lint               check licences of dependencies, format, clippy, and the layout of the source
 
 With the release build:
-  build              build the proxy with its filters: target/release/dnsweir
+  build              build the proxy with its filters, target/release/dnsweir, and the programs beside it
   bench [ARGS…]      run `dnsweir-bench ARGS…`; without ARGS, measure every installed server;
                      `bench languages` and `bench examples` time the filters of examples/
   soak [MINUTES [FLOOD]]
@@ -97,14 +97,14 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "run" => run(rest),
         "lint" => lint::lint(),
-        "build" => Build::Release.programs(None),
+        "build" => Build::Release.programs(&[]),
         "bench" => bench(&rest),
         "soak" => soak(&rest),
         "image" | "package" => Build::Release
-            .programs(None)
+            .programs(&[])
             .and_then(|()| pack::pack(&command, &rest)),
         "sdk" => Build::Release
-            .programs(None)
+            .programs(&[])
             .and_then(|()| pack::sdk(None, &build::target().join("package"))),
         "release" => release::release(&rest),
         "advisories" => lint::advisories(),
@@ -132,14 +132,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the proxy, and replaces this process with it, so that it keeps the terminal and gets the signals.
+/// Builds what is shipped, and replaces this process with the proxy, so that it keeps the terminal and gets the
+/// signals.
 fn run(mut args: Vec<String>) -> Result<(), Failure> {
     // Arguments after `--` are for the proxy only.
     let own = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let rest = args.split_off(own);
     let build = Build::chosen(&mut args);
     args.extend(rest.into_iter().skip(1));
-    build.programs(Some("dnsweir"))?;
+    build.programs(&SHIPPED)?;
     if build == Build::Quick {
         eprintln!("quick build, unoptimized: `cargo xtask run --release` runs the release build");
     }
@@ -150,7 +151,7 @@ fn run(mut args: Vec<String>) -> Result<(), Failure> {
 
 /// Runs a benchmark of the release build.
 fn bench(args: &[String]) -> Result<(), Failure> {
-    Build::Release.programs(None)?;
+    Build::Release.programs(&[])?;
     if let Some(name @ ("languages" | "examples")) = args.first().map(String::as_str) {
         return call(cargo(["bench", "--workspace", "--bench", name, "--"]).args(&args[1..]));
     }
@@ -182,6 +183,6 @@ fn bindings() -> Result<(), Failure> {
 
 /// Measures what floods cost a well-behaved client.
 fn soak(args: &[String]) -> Result<(), Failure> {
-    Build::Release.programs(None)?;
+    Build::Release.programs(&[])?;
     call(Command::new(built("soak")).args(args).current_dir(root()))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::build::{Build, target};
+use crate::build::{Build, SHIPPED, target};
 use crate::commands::{Failure, built, call};
 use crate::setup;
 
@@ -79,8 +79,8 @@ impl Processor {
         format!("gcc-{}", self.gcc.trim_end_matches("-gcc").replace('_', "-"))
     }
 
-    /// Builds the proxy for this processor, and returns its path. For this machine and glibc, that is the
-    /// release build's.
+    /// Builds the proxy for this processor, and the programs beside it, and returns its path. For this machine and
+    /// glibc, that is the release build's.
     pub fn program(&self, library: Library) -> Result<PathBuf, Failure> {
         if self.is_native() && library == Library::Glibc {
             return Ok(built("dnsweir"));
@@ -88,7 +88,8 @@ impl Processor {
         let triple = self.target(library);
         setup::target(triple, "the packed program is compiled for")?;
         let mut build = Build::Release.cargo("build");
-        build.args(["--bin", "dnsweir", "--target", triple]);
+        build.args(SHIPPED.iter().flat_map(|name| ["--bin", *name]));
+        build.args(["--target", triple]);
         self.compilers(library, &mut build);
         call(build)?;
         Ok(target().join(triple).join("release/dnsweir"))

@@ -51,7 +51,7 @@ fn artifacts(options: &Options) -> Result<(), Failure> {
         ));
     }
     remove(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    Build::Release.programs(None)?;
+    Build::Release.programs(&[])?;
     let mut images = Vec::new();
     for processor in &options.processors {
         images.push(packed(options, processor)?);

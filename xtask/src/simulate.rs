@@ -35,7 +35,7 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
     let programs = match fuel {
         true => with_fuel(build)?,
         false => {
-            build.programs(Some("dnsweir"))?;
+            build.programs(&["dnsweir"])?;
             build.folder()
         }
     };
@@ -46,7 +46,7 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
 /// process, of a stop with a successor, and of the last process's stop. It runs in the kernel's namespaces in
 /// real time, and needs root. `kinds` selects kinds of calls; if empty, it means all.
 fn takeover(build: Build, kinds: &[String]) -> Result<(), Failure> {
-    build.programs(None)?;
+    build.programs(&[])?;
     let mut command = Build::Quick.cargo("test");
     command.args([
         "--test",

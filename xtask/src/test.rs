@@ -202,7 +202,7 @@ fn build(selection: &Selection) -> Result<(), Failure> {
             if selection.cluster {
                 prepare_cluster()?;
             }
-            Build::Release.programs(None)
+            Build::Release.programs(&[])
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Draws the screen, as far as there is room.
 
 use dnsweir_os::clock::UnixTime;
-
+use dnsweir_os::plain_text::is_plain;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::changes::{Between, Look};
 use super::status::{Queries, Status, Trouble};
-use crate::plain_text::is_plain;
 
 /// The height of output that is not a terminal: unlimited.
 pub const PLAIN: usize = usize::MAX;

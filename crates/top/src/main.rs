@@ -1,7 +1,10 @@
-//! `dnsweir top`: shows in a terminal what a running dnsweir does.
+//! The program behind `dnsweir top`: shows in a terminal what a running dnsweir does.
 //!
 //! All data comes from `/status` and `/metrics` of its admin address, so that it works on this machine as
 //! well as through a forwarded port.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "a program speaks to the person who called it")]
 
 mod changes;
 mod client;
@@ -9,10 +12,14 @@ mod samples;
 mod screen;
 mod status;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
+use dnsweir_flags::TopFlags;
+use dnsweir_os::programs::{EX_OSERR, started_with};
 use rustix::termios::tcgetwinsize;
 
 use changes::Look;
@@ -21,35 +28,46 @@ use screen::{PLAIN, Screen};
 /// The size assumed for a terminal that does not report one.
 const SIZE: (usize, usize) = (100, 40);
 
-/// What to show.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The admin address.
-    pub admin: SocketAddr,
-    /// The time between snapshots.
-    pub interval: Duration,
-    /// Whether to print one interval and exit.
-    pub once: bool,
+/// The command line after the version. `dnsweir` has checked it, and shows its help.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    flags: TopFlags,
+}
+
+fn main() -> ExitCode {
+    let shown = started_with().and_then(|arguments| {
+        let words = [OsString::from("dnsweir top")].into_iter().chain(arguments);
+        run(&Args::parse_from(words).flags)
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dnsweir: {error}");
+            ExitCode::from(EX_OSERR)
+        }
+    }
 }
 
 /// Shows the activity until the terminal closes or the process is stopped.
 ///
 /// # Errors
 /// The problem as text: nothing serves the address, or something other than dnsweir does.
-pub fn run(options: Options) -> Result<(), String> {
+fn run(flags: &TopFlags) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    let look = || runtime.block_on(client::look(options.admin));
-    let terminal = io::stdout().is_terminal() && !options.once;
+    let look = || runtime.block_on(client::look(flags.admin));
+    let interval = Duration::from_secs(flags.interval.into());
+    let terminal = io::stdout().is_terminal() && !flags.once;
     let mut before = look()?;
     // The first interval is short, since there are no rates before.
-    let mut pause = options.interval.min(Duration::from_secs(1));
+    let mut pause = interval.min(Duration::from_secs(1));
     loop {
         let due = Instant::now() + pause;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        pause = options.interval;
+        pause = interval;
         let text = match look() {
             Ok(now) => {
                 let text = show(&before, &now, terminal);

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use dnsweir_config::tls::Trust;
 use dnsweir_http::{Endpoint, Error, Session, collect};
+use dnsweir_os::plain_text::{one_line, with_causes};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Request, Uri};
@@ -11,8 +13,6 @@ use tokio::time::timeout;
 
 use super::changes::Look;
 use super::samples::Samples;
-use crate::plain_text::{one_line, with_causes};
-use crate::tls::Trust;
 
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
