@@ -16,7 +16,7 @@ use crate::harness::tools::{command, output};
 use crate::harness::{Message, address, ask, needs, until};
 
 /// The programs that are shipped, in one folder.
-const PROGRAMS: [&str; 2] = ["dnsweir", "dnsweir-top"];
+const PROGRAMS: [&str; 3] = ["dnsweir", "dnsweir-top", "dnsweir-webhook"];
 
 /// Builds an image or a package in a folder of its own.
 fn made(what: &str) -> tempfile::TempDir {
@@ -147,6 +147,7 @@ fn the_package_comes_and_goes() {
     for path in [
         "./usr/bin/dnsweir",
         "./usr/bin/dnsweir-top",
+        "./usr/bin/dnsweir-webhook",
         "./usr/share/man/man1/dnsweir.1.gz",
         "./usr/share/man/man1/dnsweir-check.1.gz",
         "./usr/share/bash-completion/completions/dnsweir",

@@ -7,9 +7,13 @@ use std::process::Command;
 use crate::harness::proxy::program;
 
 /// The programs, each with a command that it runs, but cannot fulfil.
-const PROGRAMS: [(&str, &[&str]); 1] = [("dnsweir-top", &["top", "--once", "--admin", "127.0.0.1:9"])];
+const PROGRAMS: [(&str, &[&str]); 2] = [
+    ("dnsweir-top", &["top", "--once", "--admin", "127.0.0.1:9"]),
+    ("dnsweir-webhook", &["webhook", "--options-only"]),
+];
 
-/// The exit code for an error of this machine.
+/// The exit codes for a configuration that is not valid, and for an error of this machine.
+const EX_USAGE: i32 = 64;
 const EX_OSERR: i32 = 71;
 
 /// Runs a program, and returns its exit code, its output and its errors.
@@ -70,7 +74,19 @@ fn a_command_ends_as_its_program_does() {
         "{said}"
     );
     assert_eq!(code, Some(EX_OSERR), "{said}");
-    let (code, _, said) = run(&program(), &["top", "--interval", "0"]);
-    assert!(said.contains("--interval"), "{said}");
-    assert_eq!(code, Some(2), "{said}");
+    // The arguments are not valid in ways that only the program sees, and that the command sees, too.
+    let (code, _, said) = run(&program(), PROGRAMS[1].1);
+    assert!(
+        said.ends_with("dnsweir: with --options-only, write --ndots or --option\n"),
+        "{said}"
+    );
+    assert_eq!(code, Some(EX_USAGE), "{said}");
+    for (words, expected) in [
+        (["top", "--interval", "0"], "--interval"),
+        (["webhook", "--opt-out", "=x"], "write a label"),
+    ] {
+        let (code, _, said) = run(&program(), &words);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(code, Some(2), "{said}");
+    }
 }

@@ -1,21 +1,17 @@
 //! The command line of `dnsweir`.
 
-mod webhook;
-
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use dnsweir_flags::TopFlags;
-use tracing::level_filters::LevelFilter;
+use clap::{Parser, Subcommand};
+use dnsweir_flags::{LogFlags, LogLevel, TopFlags, WebhookFlags};
 
 use crate::config::TapReader;
 use crate::nodecache;
 use crate::tools::artifacts::{Access, Signers};
 use crate::tools::new::Language;
-pub use webhook::WebhookFlags;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
 #[derive(Debug, Parser)]
@@ -59,12 +55,9 @@ pub enum Command {
         /// network as it is.
         #[arg(long, requires = "config")]
         wait: bool,
-        /// Least severe messages to log.
-        #[arg(long, value_enum, default_value_t = LogLevel::Info)]
-        log_level: LogLevel,
-        /// Format of the log on standard error.
-        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-        log_format: LogFormat,
+        /// What is logged.
+        #[command(flatten)]
+        log: LogFlags,
     },
     /// Run in node-cache's place, with the command line, Corefile template and config map of NodeLocal DNSCache.
     ///
@@ -77,17 +70,7 @@ pub enum Command {
         command: NodeCommand,
     },
     /// Run the admission webhook: it makes new pods in labelled namespaces use DNS on their node.
-    Webhook {
-        /// How.
-        #[command(flatten)]
-        flags: WebhookFlags,
-        /// Least severe messages to log.
-        #[arg(long, value_enum, default_value_t = LogLevel::Info)]
-        log_level: LogLevel,
-        /// Format of the log on standard error.
-        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-        log_format: LogFormat,
-    },
+    Webhook(WebhookFlags),
     /// Check a configuration and report every mistake in it.
     Check {
         /// Configuration file.
@@ -523,47 +506,12 @@ pub struct NodeConfig {
     pub config: PathBuf,
 }
 
-/// The least severe messages to log; each level includes those before it.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum LogLevel {
-    /// Failures.
-    Error,
-    /// Degraded service, and what may lead to failures.
-    Warn,
-    /// Starts, stops, reloads and other changes.
-    Info,
-    /// Details for troubleshooting.
-    Debug,
-    /// Every step.
-    Trace,
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> LevelFilter {
-        match level {
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-            LogLevel::Trace => LevelFilter::TRACE,
-        }
-    }
-}
-
-/// Format of the log.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum LogFormat {
-    /// One line per message.
-    Text,
-    /// One JSON object per message.
-    Json,
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use clap::CommandFactory as _;
+    use dnsweir_flags::LogFormat;
 
     use super::*;
 
@@ -597,14 +545,18 @@ mod tests {
             compiled_cache,
             control,
             wait,
-            log_level,
-            log_format,
+            log,
         } = args.command
         else {
             panic!("another command");
         };
         let paths = [config, compiled_cache.folder, control].map(Option::unwrap);
         assert_eq!(paths, [Path::new("/b"); 3]);
-        assert!(wait && matches!((log_level, log_format), (LogLevel::Debug, LogFormat::Json)));
+        assert!(
+            wait && matches!(
+                (log.log_level, log.log_format),
+                (LogLevel::Debug, LogFormat::Json)
+            )
+        );
     }
 }

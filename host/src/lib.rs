@@ -1,8 +1,7 @@
 //! dnsweir: a DNS proxy for one node whose filters are sandboxed WebAssembly.
 //!
-//! This crate is the program: the command line and everything outside the proxy and its filters. [`tools`]
-//! are for authors of filters, and [`webhook`] is a separate program that directs pods to the node's proxy. The
-//! proxy itself is in `crates/`.
+//! This crate is the program: the command line, and [`tools`] for authors of filters. The proxy itself is in
+//! `crates/`, as are the programs that commands such as `dnsweir top` are.
 //!
 //! Public is only what `main.rs` needs, and [`fuzzing`] for `fuzz/`, so that unused code is reported.
 
@@ -12,11 +11,9 @@ pub mod args;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod tools;
-pub mod webhook;
 
 use dnsweir_answer::dnstap;
-use dnsweir_config::{self as config, tls};
-use dnsweir_counts::{histogram, metrics};
+use dnsweir_config as config;
 use dnsweir_deliver::registry;
 use dnsweir_engine::{cases, filter};
 use dnsweir_import::corefile;
@@ -24,8 +21,7 @@ pub use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
 use dnsweir_node as node;
 use dnsweir_os::{confine, plain_text, watch};
-pub use dnsweir_os::{log, output, programs};
-use dnsweir_run::{admin, exposition};
+pub use dnsweir_os::{log, output, privileges, programs};
 pub use dnsweir_run::{control, run};
 use dnsweir_serve::{cache, serve, source};
 use dnsweir_wire::dns;

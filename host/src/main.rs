@@ -15,17 +15,17 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use dnsweir::args::{
-    self, Args, CacheCommand, Child, Command, ExplainFlags, FilterCommand, LogFormat, LogLevel,
-    NodeCacheFlags, NodeCommand, WebhookFlags,
+    self, Args, CacheCommand, Child, Command, ExplainFlags, FilterCommand, NodeCacheFlags, NodeCommand,
 };
+use dnsweir::privileges::{self, Needs};
 use dnsweir::programs::{EX_OSERR, EX_USAGE, Program};
-use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::tools::explain::Asked;
 use dnsweir::{
     Confinement, Outcome, Plan, compile_for_parent, control, log, nodecache, output, precompile_builtins,
-    pull_for_parent, tools, webhook,
+    pull_for_parent, tools,
 };
+use dnsweir_flags::{LogFlags, LogFormat, LogLevel};
 
 fn main() -> ExitCode {
     // Flushes the output however `main` ends.
@@ -39,10 +39,9 @@ fn main() -> ExitCode {
             compiled_cache,
             control,
             wait,
-            log_level,
-            log_format,
+            log,
         } => {
-            if let Err(stop) = begin_log(log_level, log_format) {
+            if let Err(stop) = begin_log(log) {
                 return fail(&stop);
             }
             let origin = config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File);
@@ -51,11 +50,7 @@ fn main() -> ExitCode {
             serve(origin, places, mistakes, kept)
         }
         Command::NodeCache(flags) => node_cache(flags, kept),
-        Command::Webhook {
-            flags,
-            log_level,
-            log_format,
-        } => webhook(flags, log_level, log_format, kept),
+        Command::Webhook(_) => replace_this(Program::Webhook),
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
         Command::Check { file, compiled_cache } => check(&file, compiled_cache.folder.as_deref()),
         Command::Explain(flags) => explain(flags),
@@ -129,13 +124,20 @@ fn compile(kept: io::Result<()>, child: &Child, metered: bool) -> ExitCode {
 }
 
 /// Starts the log. Fails if that is impossible: a server without a log could not report errors.
-fn begin_log(level: LogLevel, format: LogFormat) -> Result<(), Stop> {
-    log::start(level.into(), matches!(format, LogFormat::Json))
-        .map_err(|error| Stop::Machine(format!("cannot log to standard error: {error}")))
+fn begin_log(flags: LogFlags) -> Result<(), Stop> {
+    log::start(
+        flags.log_level.into(),
+        matches!(flags.log_format, LogFormat::Json),
+    )
+    .map_err(|error| Stop::Machine(format!("cannot log to standard error: {error}")))
 }
 
 fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
-    if let Err(stop) = begin_log(LogLevel::Info, LogFormat::Text) {
+    let logged = LogFlags {
+        log_level: LogLevel::Info,
+        log_format: LogFormat::Text,
+    };
+    if let Err(stop) = begin_log(logged) {
         return fail(&stop);
     }
     let options = nodecache::Options::from(flags);
@@ -146,22 +148,6 @@ fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
         Mistakes::End,
         kept,
     )
-}
-
-fn webhook(flags: WebhookFlags, level: LogLevel, format: LogFormat, kept: io::Result<()>) -> ExitCode {
-    if let Err(stop) = begin_log(level, format) {
-        return fail(&stop);
-    }
-    if let Err(error) = kept {
-        tracing::warn!(%error, "could not drop unneeded capabilities");
-    }
-    match flags.options() {
-        Ok(options) => webhook::run(options).map_or_else(|stop| fail(&stop), |()| ExitCode::SUCCESS),
-        Err(problem) => {
-            complain(&format!("dnsweir: {problem}"));
-            ExitCode::from(EX_USAGE)
-        }
-    }
 }
 
 /// Answers queries until it is stopped. `kept` is the result of dropping capabilities.
@@ -198,7 +184,7 @@ fn needs(command: &Command) -> Option<Needs> {
         Command::NodeCache(flags) if flags.keeps_network() => Some(Needs::Network),
         Command::NodeCache(_) => Some(Needs::Port),
         // It may listen on port 443.
-        Command::Webhook { .. } => Some(Needs::Port),
+        Command::Webhook(_) => Some(Needs::Port),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
         Command::Check { .. }
         | Command::Explain { .. }

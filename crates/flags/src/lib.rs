@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod log;
 mod top;
+mod webhook;
 
+pub use log::{LogFlags, LogFormat, LogLevel};
 pub use top::TopFlags;
+pub use webhook::{DnsOption, SYSTEM, WebhookFlags};

@@ -31,12 +31,15 @@ const DELETED: &[u8] = b" (deleted)";
 pub enum Program {
     /// Shows in a terminal what a running process does.
     Top,
+    /// The admission webhook.
+    Webhook,
 }
 
 impl Program {
     fn name(self) -> &'static str {
         match self {
             Program::Top => "dnsweir-top",
+            Program::Webhook => "dnsweir-webhook",
         }
     }
 

@@ -9,8 +9,8 @@ use harness::until;
 
 use super::{CleanUp, delete_afterwards, kubectl, processes, signal, state};
 
-/// How the webhook's command line begins.
-const WEBHOOK: &str = "/usr/bin/dnsweir\0webhook";
+/// How the webhook's command line begins, of the program that `dnsweir webhook` runs in its place.
+const WEBHOOK: &str = "/usr/bin/dnsweir-webhook\0";
 
 /// The longest that creating a pod may take while the webhook hangs: `timeoutSeconds`, and the creation
 /// itself.

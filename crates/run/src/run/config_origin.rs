@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::privileges::Needs;
 use crate::config::{self, Config, Report};
+use crate::privileges::Needs;
 use crate::{filter, nodecache};
 
 /// The configuration of `dnsweir run` without `--config`.

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use dnsweir_config::tls::{Authorities, Identity};
+use dnsweir_os::watch::Changes;
+
 use super::served::Served;
-use crate::tls::{Authorities, Identity};
-use crate::watch::Changes;
 
 /// The paths of the files.
 #[derive(Debug, Clone)]

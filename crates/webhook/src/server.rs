@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use dnsweir_run::admin::{Connected, Guest};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
@@ -25,7 +26,6 @@ use tokio_rustls::TlsAcceptor;
 use super::counters::{Counters, Refusal};
 use super::injection::{Injection, Reason};
 use super::review;
-use crate::admin::{Connected, Guest};
 
 /// The most connections at once. One more replaces the oldest of the client with the most connections.
 const CONNECTIONS: usize = 128;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use dnsweir_config::tls::{self, Authorities, Identity};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use super::server::Webhook;
-use crate::tls::{self, Authorities, Identity};
 
 /// ALPN protocols (RFC 7301).
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];

@@ -13,13 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dnsweir_cluster::api_server::{Client, Error, Metadata, Session, Status};
+use dnsweir_config::tls::{Identity, certificates, self_signed};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::served::Served;
-use crate::tls::{Identity, certificates, self_signed};
 
 /// How often to check the Secret and the webhook configuration.
 const CHECK: Duration = Duration::from_secs(30);

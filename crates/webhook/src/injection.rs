@@ -6,19 +6,16 @@
 
 use std::net::IpAddr;
 
+use dnsweir_flags::{DnsOption, SYSTEM};
 use serde_json::{Value, json};
 
 use super::pod::{self, Pod, Settings};
-use crate::dns::name::is_subdomain;
 
 /// Limits of a `dnsConfig` in Kubernetes (`ValidateSettings`): name servers, search domains, and
 /// characters of the latter joined by spaces.
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
-
-/// System namespaces, on whose pods others depend.
-pub const SYSTEM: [&str; 2] = ["kube-system", "kube-public"];
 
 /// The settings for pods.
 #[derive(Debug, Clone)]
@@ -40,32 +37,6 @@ pub struct Resolvers {
     pub nameservers: Vec<IpAddr>,
     /// The cluster's domain.
     pub domain: String,
-}
-
-/// An option of resolv.conf.
-#[derive(Debug, Clone)]
-pub struct DnsOption {
-    /// Its name.
-    pub name: String,
-    /// Its value, if it has one.
-    pub value: Option<String>,
-}
-
-impl DnsOption {
-    /// Makes an option.
-    pub fn new(name: &str, value: Option<&str>) -> DnsOption {
-        DnsOption {
-            name: name.to_owned(),
-            value: value.map(str::to_owned),
-        }
-    }
-}
-
-/// Whether this is a valid cluster domain: lowercase labels (RFC 1123 section 2.1), short enough that with a
-/// namespace before it, it has at most 253 bytes.
-pub fn is_domain(text: &str) -> bool {
-    const BEFORE: usize = 63 + ".svc.".len();
-    text.len() <= 253 - BEFORE && is_subdomain(text)
 }
 
 /// A change to a pod.

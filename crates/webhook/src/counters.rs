@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use dnsweir_counts::histogram::Histogram;
+use dnsweir_counts::metrics::Metrics;
+use dnsweir_os::{log, output};
+use dnsweir_run::exposition;
+
 use super::injection::Reason;
-use crate::histogram::Histogram;
-use crate::metrics::Metrics;
-use crate::{exposition, log, output};
 
 /// Counters of requests, connections and certificates.
 #[derive(Debug, Default)]
