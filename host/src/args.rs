@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use dnsweir_flags::{LogFlags, LogLevel, TopFlags, WebhookFlags};
+use dnsweir_tools::artifacts::{Access, Signers};
+use dnsweir_tools::new::Language;
 
 use crate::config::TapReader;
 use crate::nodecache;
-use crate::tools::artifacts::{Access, Signers};
-use crate::tools::new::Language;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
 #[derive(Debug, Parser)]

@@ -1,7 +1,7 @@
 //! dnsweir: a DNS proxy for one node whose filters are sandboxed WebAssembly.
 //!
-//! This crate is the program: the command line, and [`tools`] for authors of filters. The proxy itself is in
-//! `crates/`, as are the programs that commands such as `dnsweir top` are.
+//! This crate is the program: the command line. The proxy itself is in `crates/`, as are the tools for authors of
+//! filters, and the programs that commands such as `dnsweir top` are.
 //!
 //! Public is only what `main.rs` needs, and [`fuzzing`] for `fuzz/`, so that unused code is reported.
 
@@ -10,17 +10,14 @@
 pub mod args;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod tools;
 
-use dnsweir_answer::dnstap;
 use dnsweir_config as config;
 use dnsweir_deliver::registry;
-use dnsweir_engine::{cases, filter};
-use dnsweir_import::corefile;
+use dnsweir_engine::filter;
 pub use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
 use dnsweir_node as node;
-use dnsweir_os::{confine, plain_text, watch};
+use dnsweir_os::confine;
 pub use dnsweir_os::{log, output, privileges, programs};
 pub use dnsweir_run::{control, run};
 use dnsweir_serve::{cache, serve, source};

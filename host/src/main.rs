@@ -20,12 +20,12 @@ use dnsweir::args::{
 use dnsweir::privileges::{self, Needs};
 use dnsweir::programs::{EX_OSERR, EX_USAGE, Program};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
-use dnsweir::tools::explain::Asked;
 use dnsweir::{
     Confinement, Outcome, Plan, compile_for_parent, control, log, nodecache, output, precompile_builtins,
-    pull_for_parent, tools,
+    pull_for_parent,
 };
 use dnsweir_flags::{LogFlags, LogFormat, LogLevel};
+use dnsweir_tools::{self as tools, explain::Asked};
 
 fn main() -> ExitCode {
     // Flushes the output however `main` ends.

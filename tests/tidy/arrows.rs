@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::source::{files, read, relative, root};
+use crate::source::{files, manifests, read, relative, root};
 
 /// At most one page.
 const README: usize = 50;
@@ -10,7 +10,7 @@ const README: usize = 50;
 #[test]
 fn every_crate_says_what_it_is_for() {
     let mut wrong = Vec::new();
-    for manifest in files(&root().join("crates"), &["toml"]) {
+    for manifest in manifests(&root().join("crates")) {
         let readme = manifest.with_file_name("README.md");
         let lines = if readme.is_file() {
             read(&readme).lines().count()
@@ -28,10 +28,7 @@ fn every_crate_says_what_it_is_for() {
 #[test]
 fn every_dependency_is_named_in_the_source() {
     let mut wrong = Vec::new();
-    for manifest in files(&root(), &["toml"]) {
-        if !manifest.ends_with("Cargo.toml") {
-            continue;
-        }
+    for manifest in manifests(&root()) {
         let folder = manifest.parent().expect("a folder");
         let mut words = BTreeSet::new();
         for file in files(folder, &["rs"]) {
@@ -61,7 +58,7 @@ fn every_dependency_is_named_in_the_source() {
 #[test]
 fn a_crate_without_unsafe_code_forbids_it() {
     let mut wrong = Vec::new();
-    for manifest in files(&root().join("crates"), &["toml"]) {
+    for manifest in manifests(&root().join("crates")) {
         let folder = manifest.with_file_name("src");
         let sources = files(&folder, &["rs"]);
         let has_some = sources.iter().any(|file| {

@@ -10,7 +10,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Field, Fields, FnArg, ImplItem, Item, Signature, TraitItem, Visibility};
 
-use crate::source::{attributes, files, only_in_tests, parse, read, relative, root, rust_files};
+use crate::source::{attributes, manifests, only_in_tests, parse, read, relative, root, rust_files};
 use crate::tree::Tree;
 
 #[test]
@@ -21,7 +21,7 @@ fn what_is_public_is_named_by_another_crate() {
         collect(read(&file).parse().expect("Rust"), words);
     }
     let mut wrong = Vec::new();
-    for manifest in files(&root().join("crates"), &["toml"]) {
+    for manifest in manifests(&root().join("crates")) {
         let own = package(&manifest);
         let first = own.join("src/lib.rs");
         // In a program, rustc finds what is unused.

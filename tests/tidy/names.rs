@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::source::{files, read, relative, root, rust_files};
+use crate::source::{manifests, read, relative, root, rust_files};
 
 /// Names that a file or module must not have: a name that says nothing attracts everything.
 const EMPTY_NAMES: &[&str] = &[
@@ -47,9 +47,8 @@ fn modules_say_what_they_are_for() {
 /// code.
 #[test]
 fn every_package_takes_the_lints() {
-    let manifests = files(&root(), &["toml"]);
-    let packages = manifests.iter().filter(|file| file.ends_with("Cargo.toml"));
-    let free: Vec<String> = packages
+    let free: Vec<String> = manifests(&root())
+        .iter()
         .map(|file| (file, read(file)))
         .filter(|(_, text)| text.contains("version.workspace = true"))
         .filter(|(_, text)| !text.contains("[lints]\nworkspace = true"))

@@ -41,12 +41,19 @@ pub fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the manifests of the packages below a folder.
+pub fn manifests(folder: &Path) -> Vec<PathBuf> {
+    let mut found = files(folder, &["toml"]);
+    found.retain(|file| file.ends_with("Cargo.toml"));
+    found
+}
+
 /// Returns all handwritten Rust files of the workspace, without the templates of `dnsweir filter new`, which
 /// are not valid Rust yet.
 pub fn rust_files() -> Vec<PathBuf> {
     let mut all = files(&root(), &["rs"]);
     all.retain(|file| {
-        !file.starts_with(root().join("host/src/tools/template"))
+        !file.starts_with(root().join("crates/tools/src/template"))
             && *file != root().join("guest-sdk/src/bindings.rs")
     });
     all

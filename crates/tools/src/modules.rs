@@ -36,7 +36,11 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
 }
 
 /// Returns a `filter` with a pulled module, this configuration, and defaults for the rest.
-pub fn of_artifact(reference: &Reference, artifact: &Artifact, config: Vec<ConfigNode>) -> config::Filter {
+pub(crate) fn of_artifact(
+    reference: &Reference,
+    artifact: &Artifact,
+    config: Vec<ConfigNode>,
+) -> config::Filter {
     let name = reference.repository.rsplit('/').next().unwrap_or_default();
     block(
         name.to_owned(),

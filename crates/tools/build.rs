@@ -12,14 +12,14 @@ use flate2::write::DeflateEncoder;
 const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];
 
 fn main() {
-    let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
+    let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
     for input in ["guest-sdk", "wit", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     write_sdk(&workspace);
 }
 
-/// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything here that a filter's author needs.
+/// Writes `sdk.rs`, which `src/new.rs` includes: everything here that a filter's author needs.
 fn write_sdk(workspace: &Path) {
     let sdk = texts(&workspace.join("guest-sdk/src"), "src/");
     let wit = texts(&workspace.join("wit"), "wit/");

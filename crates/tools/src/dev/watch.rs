@@ -75,7 +75,7 @@ impl Watch {
     }
 
     /// Waits for a change; returns the packages it affects, possibly none.
-    pub fn changed_packages<'p>(&mut self, packages: &'p [Package]) -> Vec<&'p Package> {
+    pub(super) fn changed_packages<'p>(&mut self, packages: &'p [Package]) -> Vec<&'p Package> {
         let changed = self.changed();
         let concerned = packages.iter().filter(|package| {
             let source = |path: &PathBuf| {

@@ -2,8 +2,10 @@
 //! `dev`, `verify` and others.
 //!
 //! They run the proxy's own code to show what it does: [`explain`] sends a query through
-//! [`serve`](crate::serve); [`test`] and [`info`] load a module as the proxy would. Nothing here is on the
+//! [`serve`](dnsweir_serve); [`test`] and [`info`] load a module as the proxy would. Nothing here is on the
 //! path of a query.
+
+#![forbid(unsafe_code)]
 
 pub mod artifacts;
 pub mod command_line;
@@ -19,9 +21,18 @@ pub mod verify;
 
 use std::fmt;
 
+use dnsweir_answer::dnstap;
+use dnsweir_config as config;
+use dnsweir_deliver::registry;
+use dnsweir_engine::{cases, filter};
+use dnsweir_import::corefile;
+use dnsweir_os::{plain_text, watch};
+use dnsweir_run::run;
+use dnsweir_serve::serve;
+use dnsweir_wire::dns;
+
+use crate::config::Report;
 use crate::config::decode::nearest;
-use crate::config::{self, Report};
-use crate::run;
 
 /// Returns the schema of the configuration, in KDL Schema.
 pub fn schema() -> String {

@@ -17,7 +17,7 @@ use super::Stop;
 /// Paths, and compressed texts.
 type Packed = &'static [(&'static str, &'static [u8])];
 
-// Collected by `host/build.rs`. Pairs of path and compressed text: `SDK`, `WIT` and, by language, `EXAMPLES`.
+// Collected by `build.rs`. Pairs of path and compressed text: `SDK`, `WIT` and, by language, `EXAMPLES`.
 // `DEPENDENCIES`: the SDK's features and dependencies, from its manifest; `INTERFACE`: the interface's
 // version.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));

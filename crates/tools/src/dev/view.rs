@@ -8,12 +8,11 @@ use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use dnsweir_os::clock::UnixTime;
-
 use parking_lot::{Condvar, Mutex};
 
+use crate::explain::time;
 use crate::serve::generation::Generation;
 use crate::serve::trace::{TraceEvent, TraceView};
-use crate::tools::explain::time;
 
 const RED: &str = "\x1b[31m";
 const GREEN: &str = "\x1b[32m";
@@ -44,12 +43,12 @@ impl View {
     }
 
     /// Records that the source was saved now.
-    pub fn saved(&self) {
+    pub(super) fn saved(&self) {
         *self.saved.lock() = Some(Instant::now());
     }
 
     /// Waits until the saved source is in use or refused, but at most `SWAP`.
-    pub fn await_swap(&self) {
+    pub(super) fn await_swap(&self) {
         let mut saved = self.saved.lock();
         self.settled
             .wait_while_for(&mut saved, |saved| saved.is_some(), SWAP);

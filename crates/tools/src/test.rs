@@ -52,7 +52,7 @@ pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Resul
 ///
 /// # Errors
 /// As for [`test`].
-pub fn of_configuration(path: &Path, compiled: Option<&Path>) -> Result<Tested, Stop> {
+pub(crate) fn of_configuration(path: &Path, compiled: Option<&Path>) -> Result<Tested, Stop> {
     test_all(&subjects(path, compiled)?, false)
 }
 

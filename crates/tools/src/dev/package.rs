@@ -45,7 +45,7 @@ pub struct Package {
 
 impl Package {
     /// Returns the package whose target folder contains a module; `None` if the module is elsewhere.
-    pub fn of_module(module: &Path) -> Option<Package> {
+    pub(super) fn of_module(module: &Path) -> Option<Package> {
         let folder = |target: &Path, with: &str| {
             let folder = target.parent().filter(|_| target.ends_with("target"))?;
             let folder = folder.join(with).is_file().then(|| fs::canonicalize(folder).ok());
@@ -100,7 +100,7 @@ impl Package {
     }
 
     /// Sets the modules of the configuration.
-    pub fn feeds(&mut self, modules: &[PathBuf]) {
+    pub(super) fn feeds(&mut self, modules: &[PathBuf]) {
         self.modules = modules.to_vec();
     }
 
@@ -121,7 +121,7 @@ impl Package {
     ///
     /// # Errors
     /// What is missing, and how to install it. Scripts check this themselves.
-    pub fn check_tools(&self) -> Result<(), String> {
+    pub(super) fn check_tools(&self) -> Result<(), String> {
         if self.builder == Builder::Script {
             return Ok(());
         }
