@@ -14,6 +14,7 @@ use crate::harness::tools::Perf;
 use crate::harness::web::{WebServer, page};
 use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
 
+mod beside;
 mod identities;
 
 /// Runs a command of the program with the settings for the registry.

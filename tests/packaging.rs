@@ -16,7 +16,7 @@ use crate::harness::tools::{command, output};
 use crate::harness::{Message, address, ask, needs, until};
 
 /// The programs that are shipped, in one folder.
-const PROGRAMS: [&str; 3] = ["dnsweir", "dnsweir-top", "dnsweir-webhook"];
+const PROGRAMS: [&str; 4] = ["dnsweir", "dnsweir-artifacts", "dnsweir-top", "dnsweir-webhook"];
 
 /// Builds an image or a package in a folder of its own.
 fn made(what: &str) -> tempfile::TempDir {
@@ -94,8 +94,13 @@ fn the_image_has_what_the_program_calls() {
             == fs::read(program().with_file_name(name)).expect("a program");
         assert!(same, "the image has another {name}");
     }
+    // They start, and refuse to work for anyone but the proxy.
     for name in &PROGRAMS[1..] {
-        inside(&[&format!("/usr/bin/{name}"), "--for", &version, "--help"]);
+        let mut started = command("chroot");
+        started.arg(&system).arg(format!("/usr/bin/{name}"));
+        let said = started.output().expect("chroot").stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("is a part of dnsweir"), "{name}: {said}");
     }
     let said = inside(&["/usr/bin/dnsweir", "--version"]);
     assert!(said.starts_with(&format!("dnsweir {version}")), "{said}");
@@ -146,6 +151,7 @@ fn the_package_comes_and_goes() {
     let listed = output(command("dpkg-deb").arg("--contents").arg(&package));
     for path in [
         "./usr/bin/dnsweir",
+        "./usr/bin/dnsweir-artifacts",
         "./usr/bin/dnsweir-top",
         "./usr/bin/dnsweir-webhook",
         "./usr/share/man/man1/dnsweir.1.gz",

@@ -163,9 +163,6 @@ pub enum Command {
         /// Folder, which is created if it does not exist.
         folder: PathBuf,
     },
-    /// Pull a filter's module for the process that started this one.
-    #[command(hide = true)]
-    PullModule(Child),
     /// Compile the built-in filters for every processor of this kind, as packages install them: in
     /// `lib/dnsweir/compiled` beside the program's `bin`.
     #[command(hide = true)]

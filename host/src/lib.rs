@@ -12,7 +12,6 @@ pub mod args;
 pub mod fuzzing;
 
 use dnsweir_config as config;
-use dnsweir_deliver::registry;
 use dnsweir_engine::filter;
 pub use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
@@ -26,4 +25,3 @@ use dnsweir_wire::dns;
 pub use confine::Confinement;
 pub use filter::{compile_for_parent, precompile_builtins};
 pub use node::{Outcome, Plan};
-pub use registry::pull_for_parent;

@@ -22,7 +22,6 @@ use dnsweir::programs::{EX_OSERR, EX_USAGE, Program};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::{
     Confinement, Outcome, Plan, compile_for_parent, control, log, nodecache, output, precompile_builtins,
-    pull_for_parent,
 };
 use dnsweir_flags::{LogFlags, LogFormat, LogLevel};
 use dnsweir_tools::{self as tools, explain::Asked};
@@ -77,7 +76,6 @@ fn main() -> ExitCode {
         Command::Schema => tool(Ok(tools::schema())),
         Command::Words { word } => tool(tools::words(word.as_deref())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
-        Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
         Command::PrecompileBuiltins { folder } => precompile(&folder),
         Command::CompileFilter { child, metered } => compile(kept, &child, metered),
     }
@@ -93,12 +91,14 @@ fn command_line() -> Args {
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Runs a child process's work for the proxy; the child must have given up its capabilities.
-fn work_for_parent(
-    kept: std::io::Result<()>,
-    child: &Child,
-    work: impl FnOnce(u32, Confinement) -> u8,
-) -> ExitCode {
+/// Compiles the built-in filters for a package.
+fn precompile(folder: &Path) -> ExitCode {
+    let written = precompile_builtins(folder).map(|_| String::new());
+    tool(written.map_err(tools::Stop::Machine))
+}
+
+/// Compiles a filter for the proxy. This child process must have given up its capabilities.
+fn compile(kept: io::Result<()>, child: &Child, metered: bool) -> ExitCode {
     if let Err(error) = kept {
         eprintln!("dnsweir: could not drop capabilities: {error}");
         return ExitCode::FAILURE;
@@ -107,20 +107,7 @@ fn work_for_parent(
         memory: child.memory,
         time: Duration::from_millis(child.milliseconds),
     };
-    ExitCode::from(work(child.parent, limits))
-}
-
-/// Compiles the built-in filters for a package.
-fn precompile(folder: &Path) -> ExitCode {
-    let written = precompile_builtins(folder).map(|_| String::new());
-    tool(written.map_err(tools::Stop::Machine))
-}
-
-/// Compiles a filter for the proxy.
-fn compile(kept: io::Result<()>, child: &Child, metered: bool) -> ExitCode {
-    work_for_parent(kept, child, |parent, limits| {
-        compile_for_parent(parent, limits, metered)
-    })
+    ExitCode::from(compile_for_parent(child.parent, limits, metered))
 }
 
 /// Starts the log. Fails if that is impossible: a server without a log could not report errors.
@@ -200,7 +187,6 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Schema
         | Command::Words { .. }
         | Command::Man { .. }
-        | Command::PullModule(_)
         | Command::PrecompileBuiltins { .. }
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::{Failure, read, write};
 
 /// Their names, and those of their crates.
-pub const NAMES: [&str; 3] = ["dnsweir", "dnsweir-top", "dnsweir-webhook"];
+pub const NAMES: [&str; 4] = ["dnsweir", "dnsweir-artifacts", "dnsweir-top", "dnsweir-webhook"];
 
 /// Their files. `program` is the proxy, as cargo built it.
 pub fn files(program: &Path) -> [PathBuf; NAMES.len()] {

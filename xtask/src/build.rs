@@ -19,7 +19,7 @@ const CLIPPY: &str = "clippy-driver";
 pub const FUZZ: &str = "dnsweir-fuzz";
 
 /// The programs that are shipped, in one folder. `packaging` packs the same.
-pub const SHIPPED: [&str; 3] = ["dnsweir", "dnsweir-top", "dnsweir-webhook"];
+pub const SHIPPED: [&str; 4] = ["dnsweir", "dnsweir-artifacts", "dnsweir-top", "dnsweir-webhook"];
 
 /// The crate that generates the SDK's bindings. Only `cargo xtask bindings` builds it.
 pub const BINDINGS: &str = "dnsweir-bindings";

@@ -10,6 +10,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+
+use crate::confine::Confinement;
 
 /// The exit code if the configuration or the command line is not valid (sysexits.h).
 pub const EX_USAGE: u8 = 64;
@@ -29,6 +32,8 @@ const DELETED: &[u8] = b" (deleted)";
 /// A program beside this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
+    /// Asks registries, and verifies signatures, as a [`Child`].
+    Artifacts,
     /// Shows in a terminal what a running process does.
     Top,
     /// The admission webhook.
@@ -38,13 +43,17 @@ pub enum Program {
 impl Program {
     fn name(self) -> &'static str {
         match self {
+            Program::Artifacts => "dnsweir-artifacts",
             Program::Top => "dnsweir-top",
             Program::Webhook => "dnsweir-webhook",
         }
     }
 
     /// Returns its path, whether or not it is there.
-    fn path(self) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// Without `/proc`, which says where this program is.
+    pub fn path(self) -> io::Result<PathBuf> {
         Ok(beside(std::env::current_exe()?, self.name()))
     }
 
@@ -52,6 +61,23 @@ impl Program {
     fn command(self) -> io::Result<Command> {
         let mut command = Command::new(self.path()?);
         command.args([FOR, VERSION]);
+        Ok(command)
+    }
+
+    /// Returns a command that starts it as a child for this work, within limits, without an environment.
+    ///
+    /// # Errors
+    /// As [`Program::path`].
+    pub fn child(self, work: &str, limits: Confinement) -> io::Result<Command> {
+        let mut command = self.command()?;
+        let milliseconds = limits.time.as_millis();
+        command
+            .arg(work)
+            .arg(std::process::id().to_string())
+            .arg(limits.memory.to_string())
+            .arg(milliseconds.to_string())
+            .env_clear()
+            .current_dir("/");
         Ok(command)
     }
 
@@ -65,7 +91,7 @@ impl Program {
     }
 
     /// Describes why it did not start, and what to do.
-    fn failure(self, error: &io::Error) -> String {
+    pub fn failure(self, error: &io::Error) -> String {
         let name = self.name();
         let path = match self.path() {
             Ok(path) => path,
@@ -84,6 +110,35 @@ impl Program {
             }
             _ => format!("{shown} cannot be started: {error}; after an upgrade, restart dnsweir"),
         }
+    }
+}
+
+/// What a child of one of our programs does, and within which limits.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Child {
+    /// What it does.
+    pub work: String,
+    /// The process that waits for it.
+    pub parent: u32,
+    /// The resources that it may use.
+    pub limits: Confinement,
+}
+
+impl Child {
+    /// Reads the arguments that [`Program::child`] has written.
+    pub fn read(arguments: &[OsString]) -> Option<Child> {
+        let [work, parent, memory, milliseconds] = arguments else {
+            return None;
+        };
+        let milliseconds = milliseconds.to_str()?.parse().ok()?;
+        Some(Child {
+            work: work.to_str()?.to_owned(),
+            parent: parent.to_str()?.parse().ok()?,
+            limits: Confinement {
+                memory: memory.to_str()?.parse().ok()?,
+                time: Duration::from_millis(milliseconds),
+            },
+        })
     }
 }
 
@@ -152,6 +207,24 @@ mod tests {
         for words in ["", "--once", "--for", "--help --for 0.1.0"] {
             assert_eq!(after(words), Err(None), "{words}");
         }
+    }
+
+    #[test]
+    fn a_child_reads_what_its_parent_wrote() {
+        let limits = Confinement {
+            memory: 1 << 27,
+            time: Duration::from_millis(1500),
+        };
+        let command = Program::Artifacts.child("pull", limits).unwrap();
+        let arguments = command.get_args().map(OsStr::to_owned);
+        let arguments = after_version(arguments).unwrap();
+        let child = Child {
+            work: "pull".into(),
+            parent: std::process::id(),
+            limits,
+        };
+        assert_eq!(Child::read(&arguments), Some(child));
+        assert_eq!(Child::read(&arguments[1..]), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ use dnsweir_engine::filter;
 use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
 use dnsweir_node as node;
-use dnsweir_os::{background, confine, log, netstat, output, plain_text, private_folder, privileges, watch};
+use dnsweir_os::{
+    background, confine, log, netstat, output, plain_text, private_folder, privileges, programs, watch,
+};
 use dnsweir_serve::{cache, serve, source};
 use dnsweir_wire::dns;

@@ -8,7 +8,8 @@ use crate::config::{
     self, Key, Reference, Registries, Signatures, SignedBy, Signer, SigningIdentity, Span, TrustRoot,
 };
 use crate::filter::{self, Engine};
-use crate::registry::{self, Artifact, Policy, Pulled};
+use crate::registry::policy::{self, Policy};
+use crate::registry::{self, Artifact, Error, Pulled};
 
 /// How a registry is asked.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -111,9 +112,17 @@ fn reference(text: &str) -> Result<Reference, Stop> {
     }
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+/// Waits for what a process does; `refused` adds to its message what it was about.
+fn wait<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    refused: impl FnOnce(String) -> String,
+) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(work)
+    let runtime = runtime.map_err(|error| Stop::Machine(error.to_string()))?;
+    runtime.block_on(work).map_err(|error| match error {
+        Error::Machine(error) => Stop::Machine(error),
+        Error::Failed(error) => Stop::Refused(refused(error)),
+    })
 }
 
 /// Pulls the artifact that `text` names, with its signatures.
@@ -122,8 +131,9 @@ fn wait<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
 /// When it cannot be pulled, or is not a filter's artifact.
 pub fn fetch(text: &str, access: &Access) -> Result<(Reference, Artifact), Stop> {
     let reference = reference(text)?;
-    let pulled = wait(registry::pull(&reference, &access.to(&reference), None, true));
-    match pulled.map_err(|error| Stop::Refused(format!("{text} cannot be pulled: {error}")))? {
+    let registries = access.to(&reference);
+    let pulled = registry::pull(&reference, &registries, None, true);
+    match wait(pulled, |error| format!("{text} cannot be pulled: {error}"))? {
         Pulled::New(artifact) => Ok((reference, artifact)),
         Pulled::Unchanged => Err(Stop::Refused(format!(
             "{text} cannot be pulled: the registry sent nothing"
@@ -146,8 +156,9 @@ pub fn push(file: &Path, text: &str, access: &Access) -> Result<String, Stop> {
     // Do not publish a module that cannot be used.
     filter::inspect(&engine, &module, &config::Limits::default())
         .map_err(|error| Stop::Refused(format!("{shown}: {error}")))?;
-    let pushed = wait(registry::push(module, &reference, &access.to(&reference)));
-    let digest = pushed.map_err(|error| Stop::Refused(format!("{text} cannot be pushed: {error}")))?;
+    let registries = access.to(&reference);
+    let pushed = registry::push(module, &reference, &registries);
+    let digest = wait(pushed, |error| format!("{text} cannot be pushed: {error}"))?;
     let named = reference.with_digest(&digest).to_string();
     let image = named.trim_start_matches("oci://");
     Ok(format!(
@@ -184,24 +195,27 @@ pub fn verify(
     repository: Option<&str>,
     access: &Access,
 ) -> Result<String, Stop> {
-    let policy = Policy::new(&signers.read()?).map_err(|wrong| {
-        let wrong: Vec<String> = wrong.into_iter().map(|wrong| wrong.message).collect();
-        Stop::Refused(wrong.join("\n"))
-    })?;
+    let (signatures, registries) = (signers.read()?, Registries::default());
+    let wrong = policy::mistakes(&signatures).into_iter();
+    let wrong: Vec<String> = wrong.map(|wrong| wrong.message).collect();
+    if !wrong.is_empty() {
+        return Err(Stop::Refused(wrong.join("\n")));
+    }
+    let policy = Policy::from(&signatures);
+    wait(policy.check(&registries), |error| error)?;
     let (reference, artifact) = fetch(text, access)?;
-    let refused = |why| Stop::Refused(format!("{text}: {why}"));
     let wants = SignedBy {
         names: Vec::new(),
         repository: repository.map(str::to_owned),
     };
-    let signer = policy
-        .signer(&artifact, &wants, &reference.repository)
-        .map_err(refused)?;
+    let wanted = std::slice::from_ref(&wants);
+    let signed = policy.signers(&artifact, wanted, &reference.repository, &registries);
+    let signed = wait(signed, |why| format!("{text}: {why}"))?;
     // The command line requires a signer.
     let Some(Signer {
         name,
         says_repository,
-    }) = signer
+    }) = signed.into_iter().next().flatten()
     else {
         return Err(Stop::Refused(format!(
             "{text}: name a key or an identity that must have signed it"

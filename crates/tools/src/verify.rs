@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Stop;
 use super::artifacts::text_of;
-use crate::registry;
+use crate::registry::{self, key};
 
 /// The suffix of the file with the checksums' signature.
 const SIGNATURE: &str = ".sig";
@@ -21,7 +21,7 @@ pub fn verify(sums: &Path, key: &Path) -> Result<String, Stop> {
     let mut signature = sums.as_os_str().to_owned();
     signature.push(SIGNATURE);
     let signature = text_of(Path::new(&signature))?;
-    let signed = registry::has_signed(&text_of(key)?, text.as_bytes(), &signature);
+    let signed = key::has_signed(&text_of(key)?, text.as_bytes(), &signature);
     match signed.map_err(|wrong| Stop::Refused(format!("{}: {wrong}", key.display())))? {
         true => {}
         false => {

@@ -20,7 +20,7 @@ mod tests;
 mod upstreams;
 
 pub use error::Error;
-pub(crate) use route::{Resolver, Route, basic};
+pub use route::{Resolver, Route, basic};
 pub use upstreams::{Found, Upstreams, addresses_of};
 
 /// The most redirects that are followed for one request.
@@ -30,16 +30,17 @@ const REDIRECTS: usize = 5;
 const IDLE: usize = 8;
 
 /// A response, and the URL that it is from, after redirects.
-pub(crate) type Answer = (Url, Response<Incoming>);
+pub type Answer = (Url, Response<Incoming>);
 
 /// Sends requests one at a time, over connections that it keeps.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     route: Route,
     sessions: HashMap<Origin, Session>,
 }
 
 impl Agent {
+    /// Creates one without connections.
     pub fn new(route: Route) -> Agent {
         Agent {
             route,
@@ -109,6 +110,6 @@ fn redirect<'a>(request: &Request<Full<Bytes>>, response: &'a Response<Incoming>
 }
 
 /// Resolves a `Location`, which may be relative to the URL of its response (RFC 9110 section 10.2.2).
-pub(crate) fn at(url: &Url, location: &HeaderValue) -> Option<Url> {
+pub fn at(url: &Url, location: &HeaderValue) -> Option<Url> {
     url.join(str::from_utf8(location.as_bytes()).ok()?).ok()
 }

@@ -21,7 +21,7 @@ const ADDRESSES: usize = 8;
 
 /// How servers are found, and which may be contacted.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub struct Route {
     /// What finds their addresses.
     pub resolver: Resolver,
     /// A host whose address is in the configuration.
@@ -39,7 +39,7 @@ pub(crate) struct Route {
 
 /// What finds the addresses of servers.
 #[derive(Debug)]
-pub(crate) enum Resolver {
+pub enum Resolver {
     /// The configuration's upstreams.
     Upstreams(Upstreams),
     /// The system's resolver: `/etc/hosts` and `/etc/resolv.conf`.
@@ -163,7 +163,7 @@ fn authorization(proxy: &Url) -> Option<HeaderValue> {
 }
 
 /// Returns the header for a user and a password (RFC 7617).
-pub(crate) fn basic(user: &str, password: &str) -> Option<HeaderValue> {
+pub fn basic(user: &str, password: &str) -> Option<HeaderValue> {
     let encoded = STANDARD.encode(format!("{user}:{password}"));
     let mut value = HeaderValue::try_from(format!("Basic {encoded}")).ok()?;
     value.set_sensitive(true);

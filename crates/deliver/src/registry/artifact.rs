@@ -13,30 +13,29 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::{Reference, hex, spell_size};
 
-/// Media types of the manifest, its configuration and its one layer.
+/// The media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// The media type of its configuration.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+
+/// The media type of its one layer.
 pub const LAYER: &str = "application/wasm";
 
-/// Media types of signatures, and the annotation that holds a simple one.
-pub(crate) const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-pub(crate) const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-
-/// The type of a bundle's statement that an artifact is signed. Other statements about it, such as its list
-/// of parts, have other types.
-pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
-
 /// Written by a child process instead of an artifact if the tag has not moved.
-pub(crate) const UNCHANGED: &[u8] = b"unchanged\n";
+pub const UNCHANGED: &[u8] = b"unchanged\n";
 
-/// The largest manifest, module, and signature with what it signs, in bytes.
-pub(crate) const LARGEST_MANIFEST: usize = 1 << 20;
+/// The largest manifest, in bytes.
+pub const LARGEST_MANIFEST: usize = 1 << 20;
+
+/// The largest module, in bytes.
 pub const LARGEST_MODULE: usize = 64 << 20;
-pub(crate) const LARGEST_SIGNATURE: usize = 256 << 10;
+
+/// The largest signature with what it signs, in bytes.
+pub const LARGEST_SIGNATURE: usize = 256 << 10;
 
 /// The most signatures of each form that are checked.
-pub(crate) const MOST_SIGNATURES: usize = 16;
+pub const MOST_SIGNATURES: usize = 16;
 
 /// A manifest, as far as it is used here.
 #[derive(Debug, Deserialize)]
@@ -71,7 +70,7 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// Returns an annotation.
-    pub(super) fn annotation(&self, name: &str) -> Option<&str> {
+    pub fn annotation(&self, name: &str) -> Option<&str> {
         Some(self.annotations.as_ref()?.get(name)?)
     }
 }
@@ -85,7 +84,7 @@ pub fn digest(octets: &[u8]) -> String {
 ///
 /// # Errors
 /// When it is not.
-pub(super) fn checked(digest: &str) -> Result<&str, String> {
+pub fn checked(digest: &str) -> Result<&str, String> {
     let octets = digest.strip_prefix("sha256:").and_then(hex::octets);
     match octets {
         Some(octets) if octets.len() == 32 => Ok(digest),
@@ -97,7 +96,7 @@ pub(super) fn checked(digest: &str) -> Result<&str, String> {
 ///
 /// # Errors
 /// How it differs from one.
-pub(super) fn layers(manifest: &[u8]) -> Result<Vec<Descriptor>, String> {
+pub fn layers(manifest: &[u8]) -> Result<Vec<Descriptor>, String> {
     Manifest::read(manifest).map(|manifest| manifest.layers)
 }
 

@@ -12,10 +12,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::header::HeaderValue;
 use serde::{Deserialize, Serialize};
-
-use crate::agent::basic;
 
 /// The largest file in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -27,15 +24,10 @@ const DOCKER_HUB_KEY: &str = "index.docker.io";
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
+    /// The user name.
     pub user: String,
+    /// The password.
     pub password: String,
-}
-
-impl Credentials {
-    /// Returns the header that presents them.
-    pub fn header(&self) -> Option<HeaderValue> {
-        basic(&self.user, &self.password)
-    }
 }
 
 impl fmt::Debug for Credentials {
@@ -67,7 +59,7 @@ struct Auth {
 ///
 /// # Errors
 /// When the file cannot be read, or has something unsupported for this host.
-pub fn find(path: &Path, host: &str, repository: &str) -> Result<Option<Credentials>, String> {
+pub(super) fn find(path: &Path, host: &str, repository: &str) -> Result<Option<Credentials>, String> {
     let mut text = String::new();
     File::open(path)
         .and_then(|file| file.take(LARGEST).read_to_string(&mut text))

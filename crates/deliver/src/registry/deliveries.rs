@@ -15,14 +15,20 @@ use tokio::time::{Instant, sleep_until};
 
 use super::artifact::Artifact;
 use super::kept::Kept;
+use super::policy::{self, Policy};
+use super::process::Error;
 use super::pull::{Pulled, pull};
-use super::signature::Policy;
-use crate::config::{Config, Delivered, Diagnostic, Module, Reference, Registries, Report, SignedBy, Signer};
+use crate::config::{
+    Config, Delivered, Diagnostic, Module, Reference, Registries, Report, SignedBy, Signer, TrustRoot,
+};
 use crate::metrics::Metrics;
 use crate::private_folder::PrivateFolder;
 
 /// Advice when a registry's name is not found.
 const RESOLVER: &str = "registries are found by the resolver in /etc/resolv.conf, which must not be dnsweir alone: name another one there, or write the registry into /etc/hosts, or a `mirror` by its address";
+
+/// Advice when a trust root cannot be used.
+const ROOT: &str = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
 
 /// Outcomes of tag checks and pulls.
 #[derive(Debug, Default)]
@@ -61,10 +67,34 @@ struct Tags {
 
 /// Why there is no artifact.
 enum Failure {
-    /// It could not be pulled.
+    /// It could not be pulled, or not be verified.
     Pull(String),
     /// It was pulled, and refused.
     Refused(String),
+}
+
+/// An artifact, and for every filter that wants a signature who gave it.
+type Signed = (Artifact, Vec<Option<Signer>>);
+
+/// Returns whether a configuration has filters whose modules are artifacts.
+pub(super) fn has_artifacts(config: &Config) -> bool {
+    let mut filters = config.filters.iter();
+    filters.any(|filter| matches!(filter.module, Module::Artifact(_)))
+}
+
+/// Describes that signatures cannot be verified on this machine.
+fn unverified(why: &str) -> String {
+    format!("its signatures cannot be verified: {why}")
+}
+
+/// Returns the mistake of a configuration whose trust root is not usable.
+fn mistake(root: &TrustRoot, error: Error) -> Diagnostic {
+    match error {
+        Error::Failed(problem) => Diagnostic::new(root.span, problem).help(ROOT),
+        Error::Machine(problem) => {
+            Diagnostic::new(root.span, format!("the trust root cannot be checked: {problem}"))
+        }
+    }
 }
 
 impl Deliveries {
@@ -86,8 +116,20 @@ impl Deliveries {
     /// # Errors
     /// One for each module that cannot be had, or is refused.
     pub async fn deliver(&self, config: &mut Config) -> Result<(), Report> {
-        let policy = Policy::new(&config.signatures).map_err(|wrong| config.report(wrong))?;
-        let mut mistakes = Vec::new();
+        if !has_artifacts(config) {
+            return Ok(());
+        }
+        let policy = Policy::from(&config.signatures);
+        let mut mistakes = policy::mistakes(&config.signatures);
+        if let (Some(root), Err(error)) = (
+            &config.signatures.trust_root,
+            policy.check(&config.registries).await,
+        ) {
+            mistakes.push(mistake(root, error));
+        }
+        if !mistakes.is_empty() {
+            return Err(config.report(mistakes));
+        }
         for filter in &mut config.filters {
             let Module::Artifact(reference) = &filter.module else {
                 continue;
@@ -127,25 +169,22 @@ impl Deliveries {
     ) -> Result<(Artifact, Option<Signer>), String> {
         let known = self.newest.lock().get(reference).cloned();
         let known = known.or_else(|| self.kept.find(reference));
+        let wanted = std::slice::from_ref(wants);
         let mut refused = None;
         if let Some(artifact) = known {
-            match policy.signer(&artifact, wants, &reference.repository) {
-                Ok(signer) => {
+            let signers = policy.signers(&artifact, wanted, &reference.repository, registries);
+            match signers.await {
+                Ok(signers) => {
                     self.newest.lock().insert(reference.clone(), artifact.clone());
-                    return Ok((artifact, signer));
+                    return Ok((artifact, signers.into_iter().next().flatten()));
                 }
                 // It may have been signed since.
-                Err(why) => refused = Some(why),
+                Err(Error::Failed(why)) => refused = Some(why),
+                Err(Error::Machine(why)) => return Err(unverified(&why)),
             }
         }
-        match self
-            .pull_new(reference, registries, policy, std::slice::from_ref(wants), None)
-            .await
-        {
-            Ok(Some(artifact)) => {
-                let signer = policy.signer(&artifact, wants, &reference.repository)?;
-                Ok((artifact, signer))
-            }
+        match self.pull_new(reference, registries, policy, wanted, None).await {
+            Ok(Some((artifact, signers))) => Ok((artifact, signers.into_iter().next().flatten())),
             Ok(None) => Err("the registry has nothing new".into()),
             Err(Failure::Refused(why)) => Err(why),
             Err(Failure::Pull(why)) => Err(match refused {
@@ -164,25 +203,26 @@ impl Deliveries {
         policy: &Policy,
         wanted: &[SignedBy],
         known: Option<&str>,
-    ) -> Result<Option<Artifact>, Failure> {
+    ) -> Result<Option<Signed>, Failure> {
         let counters = &self.counters;
-        let pulled = pull(reference, registries, known, policy.asks())
-            .await
-            .map_err(|why| {
-                counters.failed.fetch_add(1, Ordering::Relaxed);
-                Failure::Pull(why)
-            })?;
+        let failed = |why: String| {
+            counters.failed.fetch_add(1, Ordering::Relaxed);
+            Failure::Pull(why)
+        };
+        let pulled = pull(reference, registries, known, policy.asks()).await;
+        let pulled = pulled.map_err(|error| failed(error.to_string()))?;
         let Pulled::New(artifact) = pulled else {
             counters.unchanged.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         };
-        if let Some(why) = wanted
-            .iter()
-            .find_map(|wants| policy.signer(&artifact, wants, &reference.repository).err())
-        {
-            counters.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::Refused(why));
-        }
+        let signers = policy.signers(&artifact, wanted, &reference.repository, registries);
+        let signers = signers.await.map_err(|error| match error {
+            Error::Failed(why) => {
+                counters.refused.fetch_add(1, Ordering::Relaxed);
+                Failure::Refused(why)
+            }
+            Error::Machine(why) => failed(unverified(&why)),
+        })?;
         counters.pulled.fetch_add(1, Ordering::Relaxed);
         let digest = &artifact.digest;
         tracing::info!(%reference, digest, octets = artifact.module.len(), "pulled a module");
@@ -190,7 +230,7 @@ impl Deliveries {
             tracing::warn!(%reference, %error, "cannot keep a module: the next start will pull it again");
         }
         self.newest.lock().insert(reference.clone(), artifact.clone());
-        Ok(Some(artifact))
+        Ok(Some((artifact, signers)))
     }
 
     /// Returns the digests of the artifacts that must stay on disk: those that answer queries, those that
@@ -237,14 +277,9 @@ impl Deliveries {
         self.errors
             .lock()
             .retain(|reference, _| references.contains(&reference));
-        // The policy was valid on delivery. If it were not now, no tag would be polled.
-        let (policy, wanted) = match Policy::new(&config.signatures) {
-            Ok(policy) => (policy, wanted),
-            Err(_) => (Policy::default(), Vec::new()),
-        };
         self.tags.send_replace(Arc::new(Tags {
             registries: config.registries.clone(),
-            policy,
+            policy: Policy::from(&config.signatures),
             wanted,
         }));
     }

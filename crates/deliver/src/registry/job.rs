@@ -1,9 +1,8 @@
-//! What a child process is to pull.
+//! What a process is to pull, or to push.
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{Host, Way};
-use super::credentials;
+use super::credentials::{self, Credentials};
 use crate::config::{Reference, Registries};
 
 /// An artifact to pull, and the hosts that may have it.
@@ -25,12 +24,45 @@ pub struct Job {
     pub signatures: bool,
 }
 
+/// Where a module is pushed to. It follows in the input, after a line feed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Destination {
+    /// The host.
+    pub host: Host,
+    /// How to reach it.
+    pub way: Way,
+    /// The repository.
+    pub repository: String,
+    /// The tag.
+    pub tag: String,
+}
+
+/// A registry host.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name or address, with a port if it is not the default.
+    pub name: String,
+    /// Whether to connect without TLS.
+    pub plain: bool,
+    /// The credentials to present.
+    pub credentials: Option<Credentials>,
+}
+
+/// How all hosts are reached.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Way {
+    /// The CA certificates to trust, in PEM; `None` for the system's.
+    pub ca: Option<String>,
+    /// The proxy to connect through.
+    pub proxy: Option<String>,
+}
+
 impl Job {
     /// Creates the job to pull what `reference` names. Reads the files that `registries` names now.
     ///
     /// # Errors
     /// When one of them cannot be read or parsed.
-    pub fn new(
+    pub(super) fn new(
         reference: &Reference,
         registries: &Registries,
         known: Option<&str>,
@@ -54,17 +86,24 @@ impl Job {
             signatures,
         })
     }
+}
 
-    /// Returns the names and addresses of the hosts, as in URLs.
+impl Destination {
+    /// Returns where a module is pushed to as `reference`, with this tag. Reads the files that `registries` names now.
     ///
     /// # Errors
-    /// When one of them is none.
-    pub fn written(&self) -> Result<Vec<String>, String> {
-        let written = self.hosts.iter().map(|host| {
-            let url = host.url()?;
-            Ok(url.host_str().unwrap_or_default().to_owned())
-        });
-        written.collect()
+    /// When one of them cannot be read or parsed.
+    pub(super) fn new(
+        reference: &Reference,
+        tag: String,
+        registries: &Registries,
+    ) -> Result<Destination, String> {
+        Ok(Destination {
+            host: host(&reference.registry, reference, registries)?,
+            way: way(registries)?,
+            repository: reference.repository.clone(),
+            tag,
+        })
     }
 }
 
@@ -72,7 +111,7 @@ impl Job {
 ///
 /// # Errors
 /// When the certificates cannot be read.
-pub fn way(registries: &Registries) -> Result<Way, String> {
+fn way(registries: &Registries) -> Result<Way, String> {
     let read = |path: &std::path::PathBuf| {
         let shown = path.display();
         let read = crate::config::read_source(path);
@@ -89,7 +128,7 @@ pub fn way(registries: &Registries) -> Result<Way, String> {
 ///
 /// # Errors
 /// When its credentials cannot be read or parsed.
-pub fn host(name: &str, reference: &Reference, registries: &Registries) -> Result<Host, String> {
+fn host(name: &str, reference: &Reference, registries: &Registries) -> Result<Host, String> {
     let find = |path: &std::path::PathBuf| credentials::find(path, name, &reference.repository);
     Ok(Host {
         name: name.to_owned(),

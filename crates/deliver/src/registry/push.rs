@@ -1,69 +1,41 @@
-//! Pushes a module to a registry, in the layout in which it is pulled.
+//! Pushes modules, in a [process](super::process) with limits.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
-use serde_json::json;
 
-use super::artifact::{CONFIG, LARGEST_MODULE, LAYER, MANIFEST, digest};
-use super::client::{Client, Host, Way};
-use super::error::Error;
-use super::job::{host, way};
+use super::artifact::{LARGEST_MODULE, checked};
+use super::job::Destination;
+use super::process::{Error, Work, run};
 use crate::config::{Reference, Registries, spell_size};
+use crate::confine::Confinement;
 
-/// The configuration of an artifact: <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Configuration {
-    architecture: &'static str,
-    os: &'static str,
-    layer_digests: Vec<String>,
-}
+/// What the process may take: memory for a module and what is made of it on the way, and as long as a registry may take
+/// for each part of it.
+const LIMITS: Confinement = Confinement {
+    memory: 4 * LARGEST_MODULE,
+    time: Duration::from_secs(900),
+};
+
+/// The largest digest that is read, in bytes.
+const ANSWER: usize = 128;
 
 /// Pushes `module` as `reference`, which has a tag and no digest, and returns the digest of its manifest.
 ///
 /// # Errors
-/// As text.
-pub async fn push(module: Bytes, reference: &Reference, registries: &Registries) -> Result<String, String> {
+/// When the reference is no place to push to, or the registry refuses the module.
+pub async fn push(module: Bytes, reference: &Reference, registries: &Registries) -> Result<String, Error> {
     let Some(tag) = reference.tag.clone().filter(|_| reference.is_movable()) else {
-        return Err("the reference needs a tag and must not have a digest: oci://REGISTRY/NAME:TAG".into());
+        let problem = "the reference needs a tag and must not have a digest: oci://REGISTRY/NAME:TAG";
+        return Err(Error::Failed(problem.into()));
     };
     if module.len() > LARGEST_MODULE {
-        return Err(format!("it is larger than {}", spell_size(LARGEST_MODULE)));
+        let largest = spell_size(LARGEST_MODULE);
+        return Err(Error::Failed(format!("it is larger than {largest}")));
     }
-    let host = host(&reference.registry, reference, registries)?;
-    let way = way(registries)?;
-    let pushed = push_to(&host, &way, reference, &tag, module).await;
-    pushed.map_err(|error| error.to_string())
-}
-
-async fn push_to(
-    host: &Host,
-    way: &Way,
-    reference: &Reference,
-    tag: &str,
-    module: Bytes,
-) -> Result<String, Error> {
-    // Whoever pushes chose the registry, and where it leads to.
-    let mut client = Client::begin(host, way, &reference.repository, "pull,push", None).await?;
-    let configuration = Configuration {
-        architecture: "wasm",
-        os: "wasip2",
-        layer_digests: vec![digest(&module)],
-    };
-    let configuration = Bytes::from(serde_json::to_vec(&configuration).unwrap_or_default());
-    let described = |media_type: &str, octets: &Bytes| {
-        let (digest, size) = (digest(octets), octets.len());
-        json!({ "mediaType": media_type, "digest": digest, "size": size })
-    };
-    let manifest = json!({
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": described(CONFIG, &configuration),
-        "layers": [described(LAYER, &module)],
-    });
-    let manifest = Bytes::from(manifest.to_string());
-    client.upload(module).await?;
-    client.upload(configuration).await?;
-    client.store(tag, manifest.clone()).await?;
-    Ok(digest(&manifest))
+    let destination = Destination::new(reference, tag, registries)?;
+    let head = serde_json::to_vec(&destination).map_err(|error| error.to_string())?;
+    let digest = run(Work::Push, &[&head, b"\n", &module], LIMITS, ANSWER).await?;
+    let digest = String::from_utf8_lossy(&digest);
+    Ok(checked(&digest)?.to_owned())
 }

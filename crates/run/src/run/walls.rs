@@ -3,8 +3,8 @@
 //!
 //! Writable are the folder of compiled, pulled and fetched files, the folders of the control sockets and of a
 //! dnstap file, the lock of iptables if the node's network is managed, and `/dev/null`. Executable is this
-//! program and, with a `node` section, what is in the machine's program folders: iptables and nft, and what
-//! they may be scripts of. With a kubeconfig, which may name a program for its credentials, everything is;
+//! program, the one that pulls modules and, with a `node` section, what is in the machine's program folders:
+//! iptables and nft, and what they may be scripts of. With a kubeconfig, which may name a program for its credentials, everything is;
 //! otherwise nothing writable is. Reading is not restricted, since a reload may name any file.
 //!
 //! The kernel cannot widen the rules: a later configuration that names another folder to write to is refused.
@@ -20,6 +20,7 @@ use crate::config::{Config, SourceConfig, Stage, TapReader};
 use crate::confine;
 use crate::netstat;
 use crate::private_folder::PrivateFolder;
+use crate::programs::Program;
 
 /// iptables' lock: the environment variable that names it, and its default.
 const LOCK: (&str, &str) = ("XTABLES_LOCKFILE", "/run/xtables.lock");
@@ -172,14 +173,15 @@ fn lock() -> PathBuf {
     path
 }
 
-/// Returns this program with its loader and, if the node's network is managed, the programs for that. With a
-/// kubeconfig, everything: its `exec` may name any program that makes credentials.
+/// Returns this program and the one that pulls modules, with their loader and, if the node's network is managed, the
+/// programs for that. With a kubeconfig, everything: its `exec` may name any program that makes credentials.
 fn programs(config: &Config) -> BTreeSet<PathBuf> {
     if names_kubeconfig(config) {
         return BTreeSet::from(["/".into()]);
     }
     let mut programs = mapped();
     programs.insert("/proc/self/exe".into());
+    programs.extend(Program::Artifacts.path().ok());
     if config.node.is_some() {
         programs.extend(PROGRAMS.map(PathBuf::from));
         let named = std::env::var_os("PATH").unwrap_or_default();

@@ -6,12 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::super::artifact::SIGNED;
+/// The type of a bundle's statement that an artifact is signed. Other statements about it, such as its list
+/// of parts, have other types.
+pub const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// The types of a simple signature, and of an envelope's payload.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 const STATEMENT: &str = "application/vnd.in-toto+json";
-pub(crate) const NO_ENVELOPE: &str = "a bundle has no DSSE envelope";
+pub const NO_ENVELOPE: &str = "a bundle has no DSSE envelope";
 
 /// What a signature says, and what it signs.
 pub struct Claim {
@@ -155,7 +157,7 @@ pub fn bundle(octets: &[u8]) -> Result<Option<Claim>, String> {
 }
 
 /// Returns the digests of the artifacts that a statement declares signed.
-pub(crate) fn stated(statement: &[u8]) -> Result<Vec<String>, String> {
+pub fn stated(statement: &[u8]) -> Result<Vec<String>, String> {
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| "a bundle is broken")?;
     if statement.predicate_type != SIGNED {
         return Err(format!(

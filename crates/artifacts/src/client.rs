@@ -14,16 +14,17 @@ use hyper::header::{
     WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::timeout;
 use url::Url;
 
-use super::artifact::{self, Descriptor, LARGEST_MANIFEST, MANIFEST, checked};
 use super::challenge::Challenge;
-use super::credentials::Credentials;
 use super::error::{Error, Refusal};
 use crate::agent::{self, Agent, Answer, Resolver, Route};
+use crate::artifact::{self, Descriptor, LARGEST_MANIFEST, MANIFEST, checked};
 use crate::config::spell_size;
+use crate::job::{Host, Way};
+use crate::registry::Credentials;
 use crate::tls::{Authorities, Trust};
 
 /// How long a host may be silent, and how long it may take to answer each part of a request of this many bytes.
@@ -40,26 +41,6 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// Docker Hub's name in references, and that of its registry.
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
-
-/// A registry host.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Host {
-    /// Its name or address, with a port if it is not the default.
-    pub name: String,
-    /// Whether to connect without TLS.
-    pub plain: bool,
-    /// The credentials to present.
-    pub credentials: Option<Credentials>,
-}
-
-/// How all hosts are reached.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Way {
-    /// The CA certificates to trust, in PEM; `None` for the system's.
-    pub ca: Option<String>,
-    /// The proxy to connect through.
-    pub proxy: Option<String>,
-}
 
 /// A client of a repository at a host.
 #[derive(Debug)]
@@ -87,43 +68,44 @@ struct Token {
     access_token: Option<String>,
 }
 
-impl Host {
-    /// Returns its URL.
-    ///
-    /// # Errors
-    /// When its name is none.
-    pub fn url(&self) -> Result<Url, String> {
-        let scheme = if self.plain { "http" } else { "https" };
-        let [hub, registry] = DOCKER_HUB;
-        let name = if self.name == hub { registry } else { &*self.name };
-        Url::parse(&format!("{scheme}://{name}/v2/")).map_err(|error| format!("it is not a host: {error}"))
-    }
+/// Returns the URL of a host.
+///
+/// # Errors
+/// When its name is none.
+pub fn url(host: &Host) -> Result<Url, String> {
+    let scheme = if host.plain { "http" } else { "https" };
+    let [hub, registry] = DOCKER_HUB;
+    let name = if host.name == hub { registry } else { &*host.name };
+    Url::parse(&format!("{scheme}://{name}/v2/")).map_err(|error| format!("it is not a host: {error}"))
 }
 
-impl Way {
-    /// Returns the way to hosts of which only those in `written` may have private addresses, or the servers that they
-    /// lead to. `None`: all may.
-    fn route(&self, written: Option<Vec<String>>) -> Result<Route, String> {
-        let authorities = self.ca.as_ref().map(|pem| {
-            let read = Authorities::from_pem(pem.as_bytes());
-            read.map_err(|problem| format!("the file of authorities (`ca`) {problem}"))
-        });
-        let proxy = self.proxy.as_deref().map(Url::parse);
-        Ok(Route {
-            resolver: Resolver::System,
-            address: None,
-            // A proxy decides itself.
-            written: written.filter(|_| self.proxy.is_none()),
-            proxy: proxy
-                .transpose()
-                .map_err(|error| format!("the proxy is not a URL: {error}"))?,
-            trust: Trust {
-                authorities: authorities.transpose()?,
-                ..Trust::default()
-            },
-            keeps_scheme: false,
-        })
-    }
+/// Returns the way to hosts of which only those in `written` may have private addresses, or the servers that they
+/// lead to. `None`: all may.
+fn route(way: &Way, written: Option<Vec<String>>) -> Result<Route, String> {
+    let authorities = way.ca.as_ref().map(|pem| {
+        let read = Authorities::from_pem(pem.as_bytes());
+        read.map_err(|problem| format!("the file of authorities (`ca`) {problem}"))
+    });
+    let proxy = way.proxy.as_deref().map(Url::parse);
+    Ok(Route {
+        resolver: Resolver::System,
+        address: None,
+        // A proxy decides itself.
+        written: written.filter(|_| way.proxy.is_none()),
+        proxy: proxy
+            .transpose()
+            .map_err(|error| format!("the proxy is not a URL: {error}"))?,
+        trust: Trust {
+            authorities: authorities.transpose()?,
+            ..Trust::default()
+        },
+        keeps_scheme: false,
+    })
+}
+
+/// Returns the header that presents credentials.
+fn header(credentials: &Credentials) -> Option<HeaderValue> {
+    agent::basic(&credentials.user, &credentials.password)
 }
 
 impl Client {
@@ -139,9 +121,9 @@ impl Client {
         actions: &str,
         written: Option<Vec<String>>,
     ) -> Result<Client, Error> {
-        let url = host.url()?.join(&format!("{repository}/"));
+        let url = url(host)?.join(&format!("{repository}/"));
         let mut client = Client {
-            agent: Agent::new(way.route(written)?),
+            agent: Agent::new(route(way, written)?),
             repository: url.map_err(|error| format!("it is not a repository: {error}"))?,
             scope: format!("repository:{repository}:{actions}"),
             credentials: host.credentials.clone(),
@@ -223,7 +205,7 @@ impl Client {
     ///
     /// # Errors
     /// When it is refused.
-    pub(super) async fn upload(&mut self, octets: Bytes) -> Result<(), Error> {
+    pub async fn upload(&mut self, octets: Bytes) -> Result<(), Error> {
         let digest = artifact::digest(&octets);
         let url = self.url(&format!("blobs/{digest}"))?;
         let known = request(Method::HEAD, (ACCEPT, "*/*"), Bytes::new());
@@ -305,7 +287,7 @@ impl Client {
             let token = self.token(realm, bearer.parameter("service")).await?;
             (self.authorization, self.is_token) = (Some(token), true);
         } else if of("basic").is_some() {
-            self.authorization = self.credentials.as_ref().and_then(Credentials::header);
+            self.authorization = self.credentials.as_ref().and_then(header);
         }
         Ok(())
     }
@@ -321,7 +303,7 @@ impl Client {
             .append_pair("scope", &self.scope)
             .extend_pairs(service.map(|service| ("service", service)));
         let mut request = request(Method::GET, (ACCEPT, "application/json"), Bytes::new());
-        if let Some(credentials) = self.credentials.as_ref().and_then(Credentials::header) {
+        if let Some(credentials) = self.credentials.as_ref().and_then(header) {
             request.headers_mut().insert(AUTHORIZATION, credentials);
         }
         let answer = self.send_once(&url, request).await?;

@@ -1,59 +1,31 @@
-//! The child process that pulls: it asks hosts, and writes what they send to standard output.
+//! Pulls: asks hosts, and returns what they send.
 //!
-//! It reads what strangers send. So it runs in a process with limits, which knows the passwords of these hosts only,
-//! and whose output is not trusted: the parent checks it against digests and signatures.
-
-use std::io::{self, Read, Write};
+//! The result is not trusted: the parent checks it against digests and signatures.
 
 use bytes::Bytes;
 
-use super::artifact::{
-    Artifact, BUNDLE, Descriptor, Form, LARGEST_SIGNATURE, MOST_SIGNATURES, SIMPLE, SIMPLE_SIGNATURE,
-    Signature, UNCHANGED, checked, digest, layer, layers,
-};
-use super::client::{Client, Host};
+use super::client::{self, Client};
 use super::error::Error;
-use super::job::Job;
-use super::referrers::referrers;
-use crate::confine::{Confinement, Reach, confine};
+use super::referrers::{BUNDLE, referrers};
+use crate::artifact::{
+    Artifact, Descriptor, Form, LARGEST_SIGNATURE, MOST_SIGNATURES, Signature, UNCHANGED, checked, digest,
+    layer, layers,
+};
+use crate::job::{Host, Job};
 
-/// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or an
-/// error to standard error. Returns the exit code. Must be called before this process does anything else.
-#[expect(clippy::print_stderr, reason = "the parent reads it there")]
-pub fn serve(parent: u32, confinement: Confinement) -> u8 {
-    let done = confine(parent, confinement, Reach::Servers)
-        .and_then(|()| {
-            let mut job = Vec::new();
-            io::stdin().read_to_end(&mut job)?;
-            let job: Job = serde_json::from_slice(&job)?;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            Ok(runtime.block_on(pull(&job)))
-        })
-        .map_err(|error| error.to_string())
-        .and_then(|pulled| pulled)
-        .and_then(|parts| {
-            let mut output = io::stdout();
-            let written = parts.iter().try_for_each(|part| output.write_all(part));
-            written
-                .and_then(|()| output.flush())
-                .map_err(|error| error.to_string())
-        });
-    match done {
-        Ok(()) => 0,
-        Err(said) => {
-            eprintln!("{said}");
-            1
-        }
-    }
-}
+/// The media type of a simple signature, and the annotation that holds it.
+const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
-/// Pulls from the first host that has the artifact.
-async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
+/// Pulls from the first host that has the artifact of a job. Returns its parts.
+///
+/// # Errors
+/// What each host said.
+pub async fn pull(job: &[u8]) -> Result<Vec<Bytes>, String> {
+    let job: Job = serde_json::from_slice(job).map_err(|error| error.to_string())?;
     let mut errors = Vec::new();
     for host in &job.hosts {
-        match pull_from(host, job).await {
+        match pull_from(host, &job).await {
             Ok(parts) => return Ok(parts),
             Err(error) => errors.push(format!("{}: {error}", host.name)),
         }
@@ -62,8 +34,8 @@ async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
 }
 
 async fn pull_from(host: &Host, job: &Job) -> Result<Vec<Bytes>, Error> {
-    let written = Some(job.written()?);
-    let mut client = Client::begin(host, &job.way, &job.repository, "pull", written).await?;
+    let written = written(&job.hosts)?;
+    let mut client = Client::begin(host, &job.way, &job.repository, "pull", Some(written)).await?;
     let reference = job.digest.as_ref().or(job.tag.as_ref());
     let reference = reference.map_or("", String::as_str);
     if let Some(known) = &job.known
@@ -82,6 +54,15 @@ async fn pull_from(host: &Host, job: &Job) -> Result<Vec<Bytes>, Error> {
         signatures.extend(bundles(&mut client, &digest).await?);
     }
     Ok(Artifact::new(manifest, module, signatures)?.write())
+}
+
+/// Returns the names and addresses of the hosts, as in URLs.
+fn written(hosts: &[Host]) -> Result<Vec<String>, String> {
+    let written = hosts.iter().map(|host| {
+        let url = client::url(host)?;
+        Ok(url.host_str().unwrap_or_default().to_owned())
+    });
+    written.collect()
 }
 
 /// Returns the signatures that cosign has stored under the tag of an artifact's digest.

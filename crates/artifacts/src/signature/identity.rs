@@ -15,7 +15,7 @@ use sigstore_verify::{VerificationPolicy, Verifier, crypto};
 
 use super::claim::{NO_ENVELOPE, is_for, stated};
 use super::cryptography::Ring;
-use crate::config::SigningIdentity;
+use crate::policy::Identity;
 
 /// The most signature logs, certificate logs, CAs, and timestamp authorities in a trust root.
 const MOST_TRUSTED: usize = 64;
@@ -33,7 +33,7 @@ const MOST_LINES: usize = 64;
 pub struct Identities {
     verifier: Verifier,
     policy: VerificationPolicy,
-    known: Vec<SigningIdentity>,
+    known: Vec<Identity>,
 }
 
 impl fmt::Debug for Identities {
@@ -49,7 +49,7 @@ impl Identities {
     ///
     /// # Errors
     /// When the trust root is invalid.
-    pub fn new(root: &str, known: &[SigningIdentity]) -> Result<Identities, String> {
+    pub fn new(root: &str, known: &[Identity]) -> Result<Identities, String> {
         // The first provider stays installed; it is the same.
         let _ = crypto::install_default_provider(&Ring);
         let wrong = |error: &dyn fmt::Display| format!("the trust root cannot be used: {error}");
@@ -119,7 +119,7 @@ impl Identities {
 }
 
 /// Returns whether a certificate with this `subject` is for that identity.
-fn is_subject(identity: &SigningIdentity, subject: &str) -> bool {
+fn is_subject(identity: &Identity, subject: &str) -> bool {
     match identity.subject.strip_suffix('*') {
         Some(begin) => subject.starts_with(begin),
         None => subject == identity.subject,

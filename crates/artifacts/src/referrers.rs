@@ -1,8 +1,12 @@
 //! Which manifests refer to an artifact: its signatures, and other statements about it.
 
-use super::artifact::{BUNDLE, Descriptor, MOST_SIGNATURES, SIGNED};
 use super::client::Client;
 use super::error::Error;
+use super::signature::SIGNED;
+use crate::artifact::{Descriptor, MOST_SIGNATURES};
+
+/// The media type of a bundle.
+pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// The annotation with the type of a bundle's statement, which a registry repeats in its list of referrers.
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
@@ -85,9 +89,9 @@ fn rank(entry: &Descriptor) -> (u8, bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::artifact::{self, MANIFEST};
     use super::super::client::tests::begin;
     use super::*;
+    use crate::artifact::{self, MANIFEST};
     use crate::web::{WebServer, page};
 
     fn entry(digest: &str, artifact_type: &str, predicate: Option<&str>) -> Descriptor {

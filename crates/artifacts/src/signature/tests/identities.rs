@@ -7,29 +7,25 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{SigningIdentity, TrustRoot};
+use crate::policy::Identity;
 use sigstore::{Signing, Sigstore};
 
-#[path = "../../../../../../tests/harness/sigstore.rs"]
+#[path = "../../../../../tests/harness/sigstore.rs"]
 mod sigstore;
 
 const SUBJECT: &str = "https://git.example/filters/.github/workflows/release.yml@refs/tags/v1";
 const ISSUER: &str = "https://issuer.example";
 
-/// A configuration that accepts signatures by one identity, "release".
-fn signatures(root: &Value, subject: &str, issuer: &str) -> Signatures {
-    Signatures {
-        trust_root: Some(TrustRoot {
-            json: root.to_string(),
-            span: Span::default(),
-        }),
-        identities: vec![SigningIdentity {
+/// A policy that accepts signatures by one identity, "release".
+fn policy(root: &Value, subject: &str, issuer: &str) -> Policy {
+    Policy {
+        trust_root: Some(root.to_string()),
+        identities: vec![Identity {
             name: "release".into(),
             subject: subject.into(),
             issuer: issuer.into(),
-            span: Span::default(),
         }],
-        ..Signatures::default()
+        ..Policy::default()
     }
 }
 
@@ -42,25 +38,17 @@ fn signed(bundle: &Value) -> Signature {
 
 /// Returns whether the artifact of these tests is accepted with that bundle, signed by "release", under that
 /// trust root.
-fn taken(root: &Value, bundle: &Value) -> Result<Option<String>, String> {
-    by(&signatures(root, SUBJECT, ISSUER), bundle, &[])
+fn taken(root: &Value, bundle: &Value) -> Result<String, String> {
+    by(&policy(root, SUBJECT, ISSUER), bundle, &[])
 }
 
-fn by(signatures: &Signatures, bundle: &Value, names: &[&str]) -> Result<Option<String>, String> {
+fn by(policy: &Policy, bundle: &Value, names: &[&str]) -> Result<String, String> {
     let mut artifact = artifact(b"module");
     artifact.signatures = vec![signed(bundle)];
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let wants = SignedBy {
-        names,
-        repository: None,
-    };
-    let signer = Policy::new(signatures)
-        .unwrap()
-        .signer(&artifact, &wants, REPOSITORY)?;
-    Ok(signer.map(|signer| {
-        assert!(!signer.says_repository, "no bundle does");
-        signer.name
-    }))
+    let signers = Signers::new(policy).unwrap();
+    let signer = signers.signer(&artifact, &wanted(names))?;
+    assert!(!signer.says_repository, "no bundle does");
+    Ok(signer.name)
 }
 
 /// Replaces the JSON value at a pointer.
@@ -86,14 +74,14 @@ fn who_is_configured_is_taken_long_after() {
         ..Signing::default()
     };
     let bundle = ours.bundle(&signing);
-    let release = Ok(Some("release".to_owned()));
+    let release = Ok("release".to_owned());
     assert_eq!(taken(&root, &bundle), release);
     // Subjects given by a prefix.
     for subject in [
         "https://git.example/filters/*",
         "https://git.example/filters/.github/workflows/release.yml@refs/tags/v1*",
     ] {
-        assert_eq!(by(&signatures(&root, subject, ISSUER), &bundle, &[]), release);
+        assert_eq!(by(&policy(&root, subject, ISSUER), &bundle, &[]), release);
     }
     // The last minute of the certificate.
     let last = ours.bundle(&Signing {
@@ -112,9 +100,9 @@ fn who_is_configured_is_taken_long_after() {
     );
     // Beside a key; and neither stands for the other.
     let alice = Pen::ecdsa();
-    let both = Signatures {
+    let both = Policy {
         keys: vec![alice.key("alice")],
-        ..signatures(&root, SUBJECT, ISSUER)
+        ..policy(&root, SUBJECT, ISSUER)
     };
     assert_eq!(by(&both, &bundle, &[]), release);
     assert_eq!(by(&both, &bundle, &["release"]), release);
@@ -122,7 +110,7 @@ fn who_is_configured_is_taken_long_after() {
     assert!(wrong.contains("is not signed by \"alice\""), "{wrong}");
     let by_key = alice.bundle(&digest, STATEMENT, SIGNED);
     let by_key: Value = serde_json::from_slice(&by_key.octets).unwrap();
-    assert_eq!(by(&both, &by_key, &[]), Ok(Some("alice".to_owned())));
+    assert_eq!(by(&both, &by_key, &[]), Ok("alice".to_owned()));
     let wrong = by(&both, &by_key, &["release"]).unwrap_err();
     assert!(
         wrong.contains("a signature is wrong, or by another key"),
@@ -422,8 +410,8 @@ fn there_is_no_more_to_check_than_honest_bundles_have() {
     ] {
         let many = json!(vec![root[name][0].clone(); 65]);
         let many = with(root.clone(), &format!("/{name}"), many);
-        let wrong = Policy::new(&signatures(&many, SUBJECT, ISSUER)).unwrap_err();
-        assert!(wrong[0].message.contains(most), "{wrong:?}");
+        let wrong = Signers::new(&policy(&many, SUBJECT, ISSUER)).unwrap_err();
+        assert!(wrong.contains(most), "{wrong:?}");
     }
 }
 
@@ -447,12 +435,8 @@ fn trust_roots_that_are_none_are_told() {
             json!("AAAA"),
         ),
     ] {
-        let wrong = Policy::new(&signatures(&root, SUBJECT, ISSUER)).unwrap_err();
-        let message = &wrong[0].message;
-        assert!(
-            message.starts_with("the trust root cannot be used: "),
-            "{message}"
-        );
+        let wrong = Signers::new(&policy(&root, SUBJECT, ISSUER)).unwrap_err();
+        assert!(wrong.starts_with("the trust root cannot be used: "), "{wrong}");
     }
 }
 
@@ -514,7 +498,7 @@ proptest! {
     fn trust_roots_that_were_changed_do_not_panic(which: Index, at: Index, octet: u8) {
         let (ours, bundle) = ours();
         let (_, root) = mutated(&ours.trust_root(), which, at, octet);
-        if Policy::new(&signatures(&root, SUBJECT, ISSUER)).is_ok() {
+        if Signers::new(&policy(&root, SUBJECT, ISSUER)).is_ok() {
             let _ = taken(&root, bundle);
         }
     }
