@@ -344,7 +344,7 @@ impl Live {
             signed: request.asked.signed.as_deref(),
             room: self.room(request, request.stage),
             client: request.asked.client.address.ip(),
-            identity: self.identity(request),
+            identity: &request.asked.identity,
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             zones: &self.generation.zones.lengths,
             tap: self.generation.tap.as_ref(),
