@@ -5,6 +5,7 @@
 //! because it can be replayed (RFC 8446 section 8).
 
 mod authorities;
+mod certificate;
 mod client;
 mod identity;
 mod key_exchange;
@@ -20,12 +21,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use sha2::{Digest as _, Sha256};
-use x509_cert::Certificate;
-use x509_cert::der::Decode as _;
-use x509_cert::ext::pkix::SubjectAltName;
-use x509_cert::ext::pkix::name::GeneralName;
 
 pub use authorities::Authorities;
+pub use certificate::expiry;
+use certificate::name;
 pub use client::{Client, Pin, Trust};
 pub use identity::Identity;
 use key_exchange::X25519MlKem768;
@@ -59,23 +58,6 @@ pub fn error_in(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// When a certificate expires, in seconds since 1970.
-pub fn expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
-    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
-    let expiry = certificate.validity.not_after.to_unix_duration();
-    i64::try_from(expiry.as_secs()).ok()
-}
-
-/// The first DNS name in a certificate that is not a wildcard.
-fn name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
-    let (_, SubjectAltName(names)) = certificate.get().ok()??;
-    names.iter().find_map(|name| match name {
-        GeneralName::DnsName(name) if !name.as_str().starts_with('*') => Some(name.to_string()),
-        _ => None,
-    })
-}
-
 /// Parses the certificates in a PEM text.
 ///
 /// # Errors
@@ -96,48 +78,4 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
         hasher.update(part);
     }
     hasher.finalize().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-
-    use super::*;
-
-    fn made(names: &[&str], year: i32) -> CertificateDer<'static> {
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.not_after = date_time_ymd(year, 2, 28);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().into()
-    }
-
-    /// RFC 5280 section 4.1.2.5: UTCTime until 2049, then GeneralizedTime.
-    #[test]
-    fn expiry_is_read_in_both_forms() {
-        for (year, seconds) in [
-            (1999, 920_160_000),
-            (2049, 2_498_083_200),
-            (2050, 2_529_619_200),
-            (9999, 253_375_776_000),
-        ] {
-            assert_eq!(expiry(&made(&["dns.example"], year)), Some(seconds), "{year}");
-        }
-        assert_eq!(expiry(&CertificateDer::from(&b"x"[..])), None);
-    }
-
-    #[test]
-    fn the_first_dns_name_that_is_no_wildcard_is_the_name() {
-        for (names, expected) in [
-            (&["dns.example", "other.example"][..], Some("dns.example")),
-            (
-                &["192.0.2.1", "2001:db8::1", "*.example", "dns.example"],
-                Some("dns.example"),
-            ),
-            (&["192.0.2.1", "*.example"], None),
-            (&[], None),
-        ] {
-            assert_eq!(name(&made(names, 2049)).as_deref(), expected, "{names:?}");
-        }
-        assert_eq!(name(&CertificateDer::from(&b"x"[..])), None);
-    }
 }
