@@ -6,13 +6,16 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 use std::thread;
+
+use serde_json::json;
 
 use crate::authors::swapping::build;
 use crate::harness::registry::{AUTH, CONFIG, LAYER, MANIFEST, Registry, Signer, TOOLS};
 use crate::harness::tools::Perf;
 use crate::harness::web::{WebServer, page};
-use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
+use crate::harness::{PATIENCE, Proxy, Upstream, address, needs, proxy, until};
 
 mod beside;
 mod identities;
@@ -171,10 +174,9 @@ fn a_filter_comes_from_a_registry_and_outlasts_it() {
     });
 }
 
-/// The output of `check` for a configuration with one filter from a registry.
-fn check(section: &str, reference: &str) -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("dnsweir.kdl");
+/// A command that checks a configuration with one filter from a registry.
+fn check_command(folder: &Path, section: &str, reference: &str) -> Command {
+    let file = folder.join("dnsweir.kdl");
     let text = format!(
         "listen \"127.0.0.1\"\n{section}\nfilter \"f\" {{ module \"{reference}\" }}\n\
          zone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n"
@@ -183,10 +185,21 @@ fn check(section: &str, reference: &str) -> String {
     let mut command = proxy::command();
     // Without anything pulled before.
     command
-        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .env("XDG_CACHE_HOME", folder.join("cache"))
         .arg("check")
         .arg(&file);
-    let output = command.output().expect("dnsweir check");
+    command
+}
+
+/// What `check` says of such a configuration.
+fn check(section: &str, reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = check_command(folder.path(), section, reference).output();
+    mistake(&output.expect("dnsweir check"))
+}
+
+/// The mistake that `check` found.
+fn mistake(output: &Output) -> String {
     assert_eq!(
         output.status.code(),
         Some(64),
@@ -420,4 +433,64 @@ fn a_registry_that_sends_without_end_is_ended() {
         let said = check(&section, &format!("oci://{address}/a:1"));
         assert!(said.contains(expected), "{said}");
     }
+}
+
+/// What a registry sends has smaller bounds. The kernel's is the last resort, for which the test lowers it.
+#[test]
+fn a_pull_ends_at_its_limit_of_memory() {
+    const LIMIT: u64 = 128 << 20;
+    let registry = WebServer::plain();
+    let (asked, asks) = mpsc::channel();
+    let (resume, resumes) = mpsc::channel();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let part = |media_type: &str| json!({ "mediaType": media_type, "digest": digest, "size": LIMIT / 2 });
+    let manifest = json!({ "mediaType": MANIFEST, "config": part(CONFIG), "layers": [part(LAYER)] });
+    let manifest = manifest.to_string();
+    registry.answer(move |request| {
+        if !request.contains("/manifests/") {
+            return page("200 OK", "", "");
+        }
+        let _ = asked.send(());
+        let _ = resumes.recv();
+        page("200 OK", "", &manifest)
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let section = format!("registries {{ plain-http \"{}\" }}", registry.address);
+    let reference = format!("oci://{}/a:1", registry.address);
+    let mut command = check_command(folder.path(), &section, &reference);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let check = command.spawn().expect("dnsweir check");
+    asks.recv_timeout(PATIENCE).expect("a question");
+    let pull = child_of(check.id()).expect("a process that pulls");
+    assert_eq!(limit_memory(pull, LIMIT / 2), LIMIT);
+    resume.send(()).expect("the registry");
+    let output = check.wait_with_output().expect("dnsweir check");
+    let said = mistake(&output);
+    let expected = "what the registry sent takes more than 128MiB of memory";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// The process that this one has started.
+fn child_of(parent: u32) -> Option<u32> {
+    let wanted = format!("PPid:\t{parent}");
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    let child = entries.into_iter().find(|entry| {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line == wanted)
+    });
+    child?.file_name().to_str()?.parse().ok()
+}
+
+/// Limits the memory of a process, and returns its limit before that.
+fn limit_memory(process: u32, octets: u64) -> u64 {
+    let process = process.try_into().expect("a process ID");
+    let limit = libc::rlimit {
+        rlim_cur: octets,
+        rlim_max: octets,
+    };
+    let mut before = limit;
+    // SAFETY: both point to limits, which outlive the call.
+    let limited = unsafe { libc::prlimit(process, libc::RLIMIT_DATA, &raw const limit, &raw mut before) };
+    assert_eq!(limited, 0, "{}", std::io::Error::last_os_error());
+    before.rlim_cur
 }
