@@ -40,12 +40,13 @@ impl Config {
     }
 
     /// Replaces the addresses of upstreams by those that its files list now, and those that are `known` now of
-    /// the ones configured by name. Nothing else is read again. Returns whether any changed.
+    /// the ones configured by name, and looks up the interfaces in written ones and in those of `bootstrap`.
+    /// Nothing else is read again. Returns whether any changed.
     pub fn renew_upstreams(&mut self, known: impl Fn(&str) -> Vec<IpAddr>) -> bool {
-        let addresses = |config: &Config| -> Vec<Vec<Upstream>> {
+        let addresses = |config: &Config| -> Vec<(Vec<Upstream>, Vec<SocketAddr>)> {
             config
                 .forwards()
-                .map(|forward| forward.upstreams.clone())
+                .map(|forward| (forward.upstreams.clone(), forward.bootstrap.clone()))
                 .collect()
         };
         let before = addresses(self);
@@ -54,11 +55,12 @@ impl Config {
         self.unusable.clear();
         for forward in forwards_mut(&mut self.zones, &mut self.sources) {
             let refused = |server| is_loop(&listeners, self.node.as_ref(), server);
-            let Some(found) = forward.gather_again(refused) else {
-                continue;
-            };
-            self.unusable.extend(found.unusable);
-            for name in found.interfaces {
+            let mut interfaces = forward.renew_bootstrap();
+            if let Some(found) = forward.gather_again(refused) {
+                self.unusable.extend(found.unusable);
+                interfaces.extend(found.interfaces);
+            }
+            for name in interfaces {
                 let index = interface_index(&name);
                 self.interfaces.insert(name, index);
             }
@@ -142,33 +144,39 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_of_an_upstream_is_looked_up_again() {
+    fn the_interfaces_of_addresses_are_looked_up_again() {
         let folder = tempfile::tempdir().unwrap();
         let text = "listen \"127.0.0.1\"\n\
             zone \".\" { forward \"fe80::1%lo\" \"2001:db8::1\" }\n\
-            source \"s\" { forward \"tls://[fe80::2%lo]%dns.example\" }";
+            source \"s\" { forward \"tls://[fe80::2%lo]%dns.example\" }\n\
+            source \"t\" { forward \"tls://dns.example\" { bootstrap \"192.0.2.53\" \"fe80::3%lo\" } }";
         let first = parse_in(folder.path(), text).unwrap();
         let mut config = first.clone();
         // As if it had been another interface of that name.
-        let make_stale = |upstream: &mut Upstream| match &mut upstream.address {
+        let make_stale = |address: &mut SocketAddr| match address {
             SocketAddr::V6(address) if address.scope_id() != 0 => address.set_scope_id(99),
             _ => {}
         };
         for forward in forwards_mut(&mut config.zones, &mut config.sources) {
-            forward.upstreams.iter_mut().for_each(make_stale);
+            forward.bootstrap.iter_mut().for_each(make_stale);
+            let upstreams = forward.upstreams.iter_mut();
+            upstreams.for_each(|upstream| make_stale(&mut upstream.address));
             for written in &mut forward.written {
                 if let Written::At(upstream, _) = written {
-                    make_stale(upstream);
+                    make_stale(&mut upstream.address);
                 }
             }
         }
         config.interfaces.insert("lo".into(), Some(99));
         assert!(config.renew_upstreams(|_| Vec::new()));
-        let upstreams = |config: &Config| -> Vec<Upstream> {
-            let all = config.forwards().flat_map(|forward| &forward.upstreams);
-            all.cloned().collect()
+        let addresses = |config: &Config| -> Vec<SocketAddr> {
+            let all = config.forwards().flat_map(|forward| {
+                let upstreams = forward.upstreams.iter().map(|upstream| upstream.address);
+                upstreams.chain(forward.bootstrap.iter().copied())
+            });
+            all.collect()
         };
-        assert_eq!(upstreams(&config), upstreams(&first));
+        assert_eq!(addresses(&config), addresses(&first));
         assert_eq!(config.interfaces, first.interfaces);
         assert!(!config.renew_upstreams(|_| Vec::new()));
     }

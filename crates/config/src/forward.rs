@@ -75,6 +75,8 @@ words! {
         named: Vec<NamedUpstream>;
         /// What the other ones were gathered from, in order.
         written: Vec<Written>;
+        /// The interfaces in the scopes of the servers of `bootstrap`.
+        bootstrap_interfaces: Vec<Option<String>>;
     }
 }
 
@@ -107,11 +109,8 @@ impl Forward {
             match written {
                 Written::At(upstream, interface) => {
                     let mut upstream = upstream.clone();
-                    if let (SocketAddr::V6(address), Some(name)) = (&mut upstream.address, interface) {
-                        // Without the interface, the address stays.
-                        address.set_scope_id(interface_index(name).unwrap_or(address.scope_id()));
-                        rest.interfaces.push(name.clone());
-                    }
+                    renew_scope(&mut upstream.address, interface.as_deref());
+                    rest.interfaces.extend(interface.clone());
                     if !upstreams.contains(&upstream) {
                         upstreams.push(upstream);
                     }
@@ -135,6 +134,21 @@ impl Forward {
         }
         self.upstreams = upstreams;
         Some(rest)
+    }
+
+    /// Looks up the interfaces of its `bootstrap` again, and returns their names.
+    pub(super) fn renew_bootstrap(&mut self) -> Vec<String> {
+        for (server, interface) in self.bootstrap.iter_mut().zip(&self.bootstrap_interfaces) {
+            renew_scope(server, interface.as_deref());
+        }
+        self.bootstrap_interfaces.iter().flatten().cloned().collect()
+    }
+}
+
+/// Gives an address the index that its interface has now. Without the interface, the address stays.
+fn renew_scope(address: &mut SocketAddr, interface: Option<&str>) {
+    if let (SocketAddr::V6(address), Some(name)) = (address, interface) {
+        address.set_scope_id(interface_index(name).unwrap_or(address.scope_id()));
     }
 }
 
@@ -175,7 +189,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
     }
-    check_bootstrap(decoder, place, node, &forward);
+    check_bootstrap(decoder, place, node, &mut forward);
     if let Some(tls) = child(nodes, "tls") {
         forward.trust = encrypted::trust(decoder, tls);
     }
@@ -195,7 +209,7 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
 }
 
 /// Requires `bootstrap` for named upstreams; its servers must not be this proxy.
-fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &Forward) {
+fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &mut Forward) {
     let written = child(block(node), "bootstrap");
     if let (Some(named), None) = (forward.named.first(), written) {
         let problem = format!("no server is named that knows the addresses of {}", named.host);
@@ -206,6 +220,7 @@ fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forw
     for entry in written.into_iter().flat_map(arguments) {
         if let Ok(server) = address(DNS_PORT)(entry.value()) {
             refuse_loop(decoder, place, server, entry.into());
+            forward.bootstrap_interfaces.push(interface(entry, server));
         }
     }
 }
@@ -279,8 +294,8 @@ impl Found {
         };
         self.schemes.push((scheme, span));
         if let Target::At(upstream) = &target {
-            self.written
-                .push(Written::At(upstream.clone(), interface(entry, upstream)));
+            let interface = interface(entry, upstream.address);
+            self.written.push(Written::At(upstream.clone(), interface));
         }
         match self.targets.iter_mut().find(|(known, ..)| *known == target) {
             None => self.targets.push((target, span, false)),
@@ -344,11 +359,11 @@ fn refuse_mixture(decoder: &mut Decoder, schemes: &[(Option<Encryption>, Span)])
     }
 }
 
-/// Returns the interface in the scope of an upstream, as written: it may be recreated with another index.
-fn interface(entry: &KdlEntry, upstream: &Upstream) -> Option<String> {
+/// Returns the interface in the scope of an address, as written: it may be recreated with another index.
+fn interface(entry: &KdlEntry, address: SocketAddr) -> Option<String> {
     let text = entry.value().as_string()?;
     let written = text.split_once("://").map_or(text, |(_, rest)| rest);
-    let has_scope = matches!(upstream.address, SocketAddr::V6(address) if address.scope_id() != 0);
+    let has_scope = matches!(address, SocketAddr::V6(address) if address.scope_id() != 0);
     scope(written).filter(|_| has_scope).map(str::to_owned)
 }
 

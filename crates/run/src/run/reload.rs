@@ -228,6 +228,8 @@ impl Proxy {
         };
         match adapted {
             Ok(()) => {
+                // The servers of `bootstrap` may have others, too.
+                self.named.settle(&self.state.generation.read().config);
                 self.tell_notes();
                 tracing::info!("upstreams have other addresses: the previous configuration uses them");
             }

@@ -55,6 +55,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         bootstrap: Vec::new(),
         named: Vec::new(),
         written: Vec::new(),
+        bootstrap_interfaces: Vec::new(),
     }
 }
 
