@@ -20,7 +20,6 @@ use dnsweir_os::clock::Uptime;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
-use tokio::task::yield_now;
 
 use super::bounds::{Bounds, CloseReason};
 use super::buffers::Buffers;
@@ -157,14 +156,6 @@ impl ClientConnections {
     /// Resolves when no client waits for a reply any more, or has any left to take. To be called at the end.
     pub async fn settled(&self) {
         self.ending.store(true, SeqCst);
-        self.none_owes().await;
-        // What HTTP/2 has just taken of a reply is not written yet. The task that will do so runs on the
-        // connection's thread. Where that is this one, it is due before this task.
-        yield_now().await;
-        self.none_owes().await;
-    }
-
-    async fn none_owes(&self) {
         loop {
             let owing = self.owing();
             if owing.is_empty() {
@@ -354,6 +345,8 @@ pub struct ClientConnection {
     owed: AtomicBool,
     /// Whether its stream buffers replies that have not left yet.
     unflushed: AtomicBool,
+    /// Whether HTTP or QUIC has replies that the client has not fully taken.
+    sending: AtomicBool,
     closed: AtomicBool,
     /// Notified when there is something to send, or when it was dismissed.
     wake: Notify,
@@ -380,6 +373,7 @@ impl ClientConnection {
             quiet_since: AtomicU64::new(now.as_micros()),
             owed: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
+            sending: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             wake: Notify::new(),
             server_name: OnceLock::new(),
@@ -473,9 +467,15 @@ impl ClientConnection {
         self.unflushed.load(SeqCst)
     }
 
+    /// Records whether HTTP or QUIC has replies that the client has not fully taken.
+    pub(crate) fn set_sending(&self, sending: bool) {
+        self.sending.store(sending, SeqCst);
+        self.settle();
+    }
+
     /// Whether the client waits for a reply, or has not taken all of one.
     fn owes(&self) -> bool {
-        self.owed.load(SeqCst) || self.unsent() > 0 || self.is_unflushed()
+        self.owed.load(SeqCst) || self.sending.load(SeqCst) || self.unsent() > 0 || self.is_unflushed()
     }
 
     /// Resolves when the client has no reply to wait for or to take any more, or the connection was dismissed.

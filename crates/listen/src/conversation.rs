@@ -348,4 +348,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

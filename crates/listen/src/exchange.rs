@@ -14,7 +14,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Buf, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -221,6 +221,7 @@ impl Asked {
         let piece = self.connection().piece(self.stream, most);
         if piece.is_some() {
             self.exchange.happened();
+            self.exchange.taken.notify_one();
         }
         piece
     }
@@ -232,6 +233,7 @@ impl Asked {
         // One more reply does not show that the client takes earlier ones.
         if exchange.sending.replace(exchange.sending.get() + 1) == 0 {
             exchange.happened();
+            exchange.connection.set_sending(true);
         }
         self.replied = true;
         self
@@ -369,6 +371,7 @@ impl Drop for Asked {
         exchange.connection.forget(self.stream);
         if self.replied {
             exchange.sending.set(exchange.sending.get() - 1);
+            exchange.connection.set_sending(exchange.sending.get() > 0);
             exchange.taken.notify_one();
         } else {
             exchange.asking.set(exchange.asking.get() - 1);
@@ -461,26 +464,50 @@ pub struct Reply {
     asked: Option<Asked>,
 }
 
+/// A piece of a reply. It is dropped once written, for which HTTP/2 may have to wait for the client.
+pub struct Piece {
+    octets: Bytes,
+    /// With the last piece: until it is dropped, the client has not fully taken the reply.
+    _asked: Option<Asked>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.octets.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.octets.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.octets.advance(count);
+    }
+}
+
 impl Body for Reply {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
         let piece = self.asked.as_ref().and_then(|asked| asked.piece(PIECE));
-        let piece = match piece {
-            Some(piece) => Ok(Frame::data(Bytes::from(piece))),
+        let Some(octets) = piece else {
             // The connection was dismissed, and no longer holds the reply.
-            None => Err(io::ErrorKind::ConnectionAborted.into()),
+            self.left = 0;
+            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
         };
-        self.left -= piece
-            .as_ref()
-            .ok()
-            .and_then(Frame::data_ref)
-            .map_or(self.left, Bytes::len);
-        Poll::Ready(Some(piece))
+        self.left -= octets.len();
+        let asked = match self.left {
+            0 => self.asked.take(),
+            _ => None,
+        };
+        Poll::Ready(Some(Ok(Frame::data(Piece {
+            octets: octets.into(),
+            _asked: asked,
+        }))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -154,3 +154,59 @@ impl<F: Future<Output: 'static> + 'static> Executor<F> for Local {
         spawn_local(future);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+    use hyper::Request;
+    use hyper::body::Bytes;
+    use hyper::client::conn::http2::Builder;
+    use hyper::header::CONTENT_TYPE;
+    use tokio::runtime::LocalRuntime;
+    use tokio::task::yield_now;
+
+    use super::super::conversation::tests::service;
+    use super::*;
+    use crate::dns::https::MEDIA_TYPE;
+    use dnsweir_os::clock::Uptime;
+
+    /// Otherwise a stop would cut it.
+    #[test]
+    fn a_reply_is_owed_while_the_clients_window_holds_it_back() {
+        LocalRuntime::new().unwrap().block_on(async {
+            let (service, connections, _stopping) = service();
+            let client = SocketAddr::from(([127, 0, 0, 1], 40_000));
+            let connection = connections.open(client.ip(), Uptime::START).unwrap();
+            let exchange = Exchange::new(&service, Transport::Https, client, Arc::clone(&connection));
+            let exchange = Rc::new(exchange);
+            let answering = Rc::clone(&exchange);
+            let answer = service_fn(move |request| Rc::clone(&answering).answer(request));
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            let ours = TokioIo::new(WriteThrough::new(ours, &connection));
+            let http = http2::Builder::new(Local).serve_connection(ours, answer);
+            let conversation = keep(http, |http| http.graceful_shutdown(), service, &exchange);
+            let asking = async {
+                let mut builder = Builder::new(Local);
+                builder.initial_stream_window_size(10_u32);
+                let (mut sender, driven) = builder.handshake(TokioIo::new(theirs)).await.unwrap();
+                spawn_local(driven);
+                let query = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
+                let request = Request::post("https://localhost/dns-query").header(CONTENT_TYPE, MEDIA_TYPE);
+                let request = request.body(Full::new(Bytes::from_static(query))).unwrap();
+                let mut body = sender.send_request(request).await.unwrap().into_body();
+                body.frame().await.unwrap().unwrap();
+                tokio::select! {
+                    biased;
+                    () = connections.settled() => panic!("the client has only begun to take it"),
+                    () = yield_now() => assert_eq!(connection.unsent(), 0),
+                }
+                assert!(!body.collect().await.unwrap().to_bytes().is_empty());
+                connections.settled().await;
+            };
+            tokio::select! {
+                _ = conversation => panic!("the connection ended"),
+                () = asking => {}
+            }
+        });
+    }
+}

@@ -15,8 +15,8 @@ use dnsweir_os::clock::Uptime;
 
 const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 53);
 
-/// A listener's service, and its stop signal.
-fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
+/// A listener's service, its connections, and its stop signal.
+pub fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     let text = format!("listen \"{LISTENER}\"\nzone \".\" {{ forward \"192.0.2.53\" }}");
     let config = crate::config::parse("test", &text, Path::new("/"), &[]).unwrap();
     let connections = ClientConnections::new(&config.listen, 10);
