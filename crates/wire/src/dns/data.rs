@@ -6,6 +6,7 @@ use domain::base::iana::{Class, SecurityAlgorithm};
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
 
+use super::binding_data;
 use super::name::skip_plain;
 use super::number_data::{self, Others};
 use super::records::{are_strings, names_in_data};
@@ -72,6 +73,9 @@ pub fn parse_data(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, Str
         CERT if !generic => certificate(text, origin)?,
         CSYNC if !generic => synchronization(text, origin)?,
         URI if !generic => location(text, origin)?,
+        rtype::SVCB | rtype::HTTPS if !generic => {
+            binding_data::parse(text, |text| scan(rtype, text, origin))?
+        }
         _ if !generic && number_data::is_one(rtype) => numbers(rtype, text, origin)?,
         _ => {
             let same = SAME_FORM.iter().find(|(known, _)| *known == rtype);

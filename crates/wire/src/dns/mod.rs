@@ -5,6 +5,7 @@
 //! comfortable side, for adding, renaming or removing records: [`parts`] takes messages apart, and [`writer`]
 //! writes new ones.
 
+mod binding_data;
 pub mod build;
 pub mod data;
 pub mod edns;
