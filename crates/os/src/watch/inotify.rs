@@ -68,17 +68,17 @@ impl Inotify {
         })
     }
 
-    /// Adds a folder. Returns the path that its events had so far, if it was watched already; they have this one
-    /// from now on.
+    /// Adds a folder. If it is watched already, its events have this path from now on.
     ///
     /// # Errors
     /// If it does not exist, or the user has reached the limit of watches.
-    pub fn watch(&mut self, folder: &Path) -> io::Result<Option<PathBuf>> {
+    pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         // SAFETY: the path is a C string that outlives the call.
         let watch = unsafe { libc::inotify_add_watch(self.descriptor.as_raw_fd(), path.as_ptr(), WATCHED) };
         done(watch)?;
-        Ok(self.folders.insert(watch, folder.to_owned()))
+        self.folders.insert(watch, folder.to_owned());
+        Ok(())
     }
 
     /// How many folders are watched.

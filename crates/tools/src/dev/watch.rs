@@ -1,6 +1,6 @@
 //! Watches the sources of packages, and the configuration's folder, for changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -53,9 +53,7 @@ impl Watch {
             folders: packages.iter().cloned().collect(),
             packages,
         };
-        for folder in sources.packages.clone() {
-            sources.watch(folder)?;
-        }
+        sources.watch()?;
         // Without symbolic links, as those of packages: it may be one of them.
         if let Some(folder) = file.parent().and_then(|folder| fs::canonicalize(folder).ok())
             && sources.folders.insert(folder.clone())
@@ -93,11 +91,18 @@ impl Watch {
 }
 
 impl Sources {
-    /// Watches a folder and all below it.
-    fn watch(&mut self, folder: PathBuf) -> Result<(), String> {
-        let mut ahead = vec![folder];
-        while let Some(folder) = ahead.pop() {
-            if self.inotify.watched() >= MOST_FOLDERS {
+    /// Watches the folders of all packages, each under the path at which it is now.
+    fn watch(&mut self) -> Result<(), String> {
+        let mut ahead: VecDeque<PathBuf> = self.packages.iter().cloned().collect();
+        let mut found = BTreeSet::new();
+        while let Some(folder) = ahead.pop_front() {
+            match identity(&folder) {
+                Some(id) if found.insert(id) => {}
+                // A link leads to one that was found before, or it was removed just now.
+                Some(_) | None => continue,
+            }
+            // Those that were moved away are watched, too: they may come back.
+            if found.len() > MOST_FOLDERS || self.inotify.watched() >= 2 * MOST_FOLDERS {
                 return Err(format!(
                     "cannot watch {}: the packages have more than {MOST_FOLDERS} folders; move those without \
                      sources into `target`",
@@ -105,11 +110,7 @@ impl Sources {
                 ));
             }
             match self.inotify.watch(&folder) {
-                Ok(None) => {}
-                // It is known, or a link led back to it.
-                Ok(Some(known)) if identity(&known) == identity(&folder) => continue,
-                // It was renamed, so that the folders below it have other paths, too.
-                Ok(Some(_)) => {}
+                Ok(()) => {}
                 // It was removed just now.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(cannot_watch(&folder, &error)),
@@ -140,20 +141,26 @@ impl Sources {
             return pending().await;
         };
         let mut changed = Vec::new();
+        let mut other_folders = false;
         for event in events {
             match event {
                 Event::Written(path) | Event::Whole(path) => {
-                    if self.is_folder_of_sources(&path) {
-                        // It may be new. What cannot be watched any more counts as no source.
-                        let _ = self.watch(path.clone());
-                    }
+                    // It is or was a folder or a link to one, as far as is known.
+                    other_folders |= self.is_in_package(&path) && !path.is_file();
                     changed.extend(self.is_source(&path).then_some(path));
                 }
                 // Written to before, if at all.
                 Event::Closed(_) | Event::Unwatched(_) => {}
                 // Any of them may have changed.
-                Event::Unknown => changed.extend(self.packages.iter().cloned()),
+                Event::Unknown => {
+                    other_folders = true;
+                    changed.extend(self.packages.iter().cloned());
+                }
             }
+        }
+        if other_folders {
+            // What cannot be watched any more counts as no source.
+            let _ = self.watch();
         }
         changed
     }
@@ -161,12 +168,15 @@ impl Sources {
     /// Whether it is a folder with sources of a package. It may be a link, except at the top of the package, where
     /// links often lead to large folders of other things.
     fn is_folder_of_sources(&self, path: &Path) -> bool {
-        let is_in_package = self.packages.iter().any(|package| path.starts_with(package));
         let is_at_top = self
             .packages
             .iter()
             .any(|package| path.parent() == Some(package.as_path()));
-        is_in_package && !self.is_left_out(path) && path.is_dir() && !(is_at_top && path.is_symlink())
+        !self.is_left_out(path) && path.is_dir() && !(is_at_top && path.is_symlink())
+    }
+
+    fn is_in_package(&self, path: &Path) -> bool {
+        self.packages.iter().any(|package| path.starts_with(package))
     }
 
     /// Whether it is a source file: not one that cargo or an editor left.
@@ -319,6 +329,36 @@ mod tests {
             assert_eq!(watch.changed(), BTreeSet::from([world.at(&file)]));
             now = next;
         }
+    }
+
+    #[test]
+    fn a_folder_that_was_moved_away_is_watched_again_when_it_is_back() {
+        let world = World::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut watch = world.watch();
+        let away = elsewhere.path().join("deep");
+        fs::rename(world.at("src/deep"), &away).unwrap();
+        fs::create_dir(away.join("new")).unwrap();
+        watch.changed();
+        fs::rename(&away, world.at("src/deep")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/deep")]));
+        let both = ["src/deep/new/file.rs", "src/lib.rs"];
+        both.into_iter().for_each(|path| world.write(path));
+        assert_eq!(watch.changed(), BTreeSet::from(both.map(|path| world.at(path))));
+    }
+
+    #[test]
+    fn a_link_to_a_folder_above_is_not_its_path() {
+        let world = World::new();
+        symlink(world.at("src"), world.at("src/deep/above")).unwrap();
+        let mut watch = world.watch();
+        fs::remove_file(world.at("src/deep/above")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/deep/above")]));
+        fs::create_dir(world.at("src/new")).unwrap();
+        assert_eq!(watch.changed(), BTreeSet::from([world.at("src/new")]));
+        let both = ["src/new/file.rs", "src/lib.rs"];
+        both.into_iter().for_each(|path| world.write(path));
+        assert_eq!(watch.changed(), BTreeSet::from(both.map(|path| world.at(path))));
     }
 
     /// It may lead to more than can be watched.
