@@ -218,6 +218,31 @@ fn a_loop_of_aliases_is_followed_once() {
     }
 }
 
+/// That is cached for the name from which all of it is too long. Names further on have answers.
+#[test]
+fn a_chain_of_aliases_that_is_too_long_is_followed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |zone: &str, other: &str, first: u32| {
+        let aliases = (first..11).step_by(2);
+        let aliases = aliases.map(|at| format!("a{at} CNAME a{}.{other}.\n", at + 1));
+        let records: String = aliases.chain(["a11 A 192.0.2.1\n".to_owned()]).collect();
+        let text = served(folder.path(), zone, &records);
+        text.replace("{ file", "{ cache { failure \"5m\" }; file")
+    };
+    let text = part("one.example", "two.example", 0) + &part("two.example", "one.example", 1);
+    let proxy = Proxy::start(&text);
+    let misses = || proxy.metrics().sum("dnsweir_cache_misses_total", &[]);
+    assert_eq!(proxy.query("a0.one.example", "A").rcode(), "SERVFAIL");
+    let once = misses();
+    assert_eq!(proxy.query("a0.one.example", "A").rcode(), "SERVFAIL");
+    assert_eq!(misses(), once);
+    for name in ["a8.one.example", "a5.two.example"] {
+        let answers = proxy.query(name, "A").answers();
+        let last = answers.last().map(String::as_str);
+        assert_eq!(last, Some("a11.two.example. A 192.0.2.1"), "{name}");
+    }
+}
+
 /// Other clients are not led back.
 #[test]
 fn a_loop_for_some_clients_is_cached_for_none() {

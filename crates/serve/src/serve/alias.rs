@@ -15,7 +15,7 @@ use super::lookups::DEPTH;
 use super::queue::Query;
 use super::request::Request;
 use super::request_pass::edited;
-use super::response::Response;
+use super::response::{Response, Store};
 use super::state::{Lead, State};
 use super::worker::Worker;
 
@@ -62,9 +62,13 @@ impl Worker {
         // Nested lists would multiply the cost of a query, so only the first alias may have several targets.
         if comes_back.is_some() || request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
-            // It is one for every client that asks for a name of it, except for the CNAME itself. Anything
-            // else says nothing about this name, only about the aliases that led to it.
-            let store = comes_back == Some(true) && request.qtype != rtype::CNAME;
+            let store = match comes_back {
+                // It is one for every client that asks for a name of it, except for the CNAME itself.
+                Some(true) if request.qtype != rtype::CNAME => Store::Always,
+                Some(_) => Store::Never,
+                // That says nothing about this name, only about the one from which so many aliases lead here.
+                None => Store::First,
+            };
             return Some(Response {
                 store,
                 ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
@@ -81,11 +85,14 @@ impl Worker {
                 break (target, inner, found);
             }
         };
-        let store = found.store
+        let store = match found.store {
             // A stale answer would be stored as a fresh one.
-            && found.origin != Origin::Stale
+            _ if found.origin == Origin::Stale => Store::Never,
             // The target was resolved for this client; a cache here answers all of them.
-            && live.answers_alike(&inner);
+            _ if !live.answers_alike(&inner) => Store::Never,
+            Store::First if request.depth == 0 => Store::Always,
+            store => store,
+        };
         if inner.name == request.name {
             return Some(Response { store, ..found });
         }

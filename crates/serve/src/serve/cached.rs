@@ -22,7 +22,7 @@ use super::generation::Stage;
 use super::live::Live;
 use super::queue::{Owed, Waiting};
 use super::request::{Fetch, Request};
-use super::response::{Content, Response};
+use super::response::{Content, Response, Store};
 use super::state::{State, Wait};
 use super::worker::Worker;
 
@@ -76,7 +76,7 @@ impl Worker {
             authoritative: false,
             error: entry.error(),
             content: Content::Entry(entry),
-            store: true,
+            store: Store::Always,
             stale: true,
         })
     }
@@ -259,7 +259,7 @@ impl Worker {
         let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at >= began);
         let now = self.now();
         let slept = now.since(began) > LONGEST_WAIT;
-        if !response.store || !request.may_store() || done || slept {
+        if response.store != Store::Always || !request.may_store() || done || slept {
             return;
         }
         let stored = |answer: &Answer, kind, ttl: u32, stale: Duration| {

@@ -33,10 +33,21 @@ pub struct Response {
     pub authoritative: bool,
     /// The extended error (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
-    /// Whether the cache may keep it.
-    pub store: bool,
+    /// Which caches may keep it.
+    pub store: Store,
     /// Whether the cache may serve it past its TTL.
     pub stale: bool,
+}
+
+/// Which caches may keep a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// Those above any query.
+    Always,
+    /// Those above the query from which aliases led to it, since another one would be led further.
+    First,
+    /// None.
+    Never,
 }
 
 /// Where a response's bytes are.
@@ -62,7 +73,7 @@ impl Response {
             origin: Origin::Local,
             authoritative: false,
             error: Some(error.code()),
-            store: true,
+            store: Store::Always,
             stale: true,
         }
     }
@@ -70,7 +81,7 @@ impl Response {
     /// The same, but about the moment or this client alone: no cache may keep it.
     pub(crate) fn unstored(rcode: u16, error: ExtendedError) -> Response {
         Response {
-            store: false,
+            store: Store::Never,
             ..Response::error(rcode, error)
         }
     }
@@ -86,7 +97,7 @@ impl Response {
             origin,
             authoritative,
             error,
-            store: true,
+            store: Store::Always,
             stale: true,
         }
     }
@@ -223,7 +234,9 @@ impl Response {
             self.rcode = to;
         }
         self.bound_ttl(edit.ttl_minimum, edit.ttl_maximum);
-        self.store &= edit.store;
+        if !edit.store {
+            self.store = Store::Never;
+        }
         self.stale &= edit.stale;
     }
 

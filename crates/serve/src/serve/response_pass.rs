@@ -11,7 +11,7 @@ use super::generation::{Stage, UsedFilter};
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{ChangeKind, Request};
-use super::response::Response;
+use super::response::{Response, Store};
 use super::state::{About, State, Wait};
 use super::worker::Worker;
 
@@ -171,7 +171,7 @@ fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Resp
             }
             ChangeKind::SkipResponse => skip = true,
             // An answer for one client or subnet is not for all clients of a cache above.
-            ChangeKind::Unshared | ChangeKind::Route(_, Some(_)) => response.store = false,
+            ChangeKind::Unshared | ChangeKind::Route(_, Some(_)) => response.store = Store::Never,
             ChangeKind::Route(_, None) => {}
             ChangeKind::Renamed {
                 question,

@@ -21,7 +21,7 @@ use super::batch::DeferredReply;
 use super::live::Live;
 use super::queue::{Owed, Query, Waiting};
 use super::request::Request;
-use super::response::Response;
+use super::response::{Response, Store};
 use super::state::{State, Wait};
 use super::worker::Worker;
 use super::zones::ZoneMatch;
@@ -158,7 +158,7 @@ impl Worker {
             // The receiver may be gone.
             Owed::Query(sender) => return drop(sender.send(query)),
             Owed::Cache(claim) => match &query.state {
-                State::Response(response) if response.store && !response.failed() => {}
+                State::Response(response) if response.store == Store::Always && !response.failed() => {}
                 // Harmless if a newer entry has replaced it.
                 _ => claim.entry().refresh_failed(self.now()),
             },
