@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -24,6 +24,9 @@ use dnsweir_config::tls;
 
 /// How long connecting may take, with TLS.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// The most addresses of a host that are tried.
+const MOST: usize = 8;
 
 /// How to connect with TLS, and the name that the certificate must have.
 type Tls = (Arc<ClientConfig>, ServerName<'static>);
@@ -112,7 +115,10 @@ impl Endpoint {
 
     async fn connect_patiently(&self) -> Result<SendRequest<Full<Bytes>>, Error> {
         let connected = match &self.way {
-            Way::Resolver => TcpStream::connect((&*self.host, self.port)).await,
+            Way::Resolver => match lookup_host((&*self.host, self.port)).await {
+                Ok(found) => connect_to_one(&found.take(MOST).collect::<Vec<_>>()).await,
+                Err(error) => Err(error),
+            },
             Way::Addresses(addresses) | Way::Proxy(addresses, _) => connect_to_one(addresses).await,
         };
         let stream = connected.map_err(|error| self.unreachable(error))?;

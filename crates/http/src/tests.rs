@@ -210,6 +210,15 @@ fn given_addresses_are_tried_in_turn() {
     );
 }
 
+/// `localhost` has an IPv6 address on most machines, where the server does not listen.
+#[test]
+fn a_hosts_addresses_are_tried_in_turn() {
+    let (address, _asked) = listener(vec![vec![SHORT]]);
+    let url = format!("http://localhost:{}/", address.port());
+    let mut session = session_by(&url, Way::Resolver);
+    run(async { session.send(get("/")).await.unwrap() });
+}
+
 #[test]
 fn a_proxy_gets_whole_urls_of_servers_without_tls() {
     let (address, asked) = listener(vec![vec![SHORT]]);
