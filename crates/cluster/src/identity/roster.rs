@@ -244,10 +244,9 @@ impl<'a> Roster<'a> {
         self.state.table.store(Arc::new(Table::new(pods)));
         self.identities = identities;
         self.count();
-        let complete = self.complete && self.namespaces.values().all(|followed| followed.complete);
-        self.state
-            .complete
-            .send_if_modified(|known| !std::mem::replace(known, *known || complete) && complete);
+        if self.complete && self.namespaces.values().all(|followed| followed.complete) {
+            self.state.arrival.come();
+        }
     }
 
     fn count(&self) {

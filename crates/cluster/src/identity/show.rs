@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 impl NodePods {
     /// Why queries should not come here yet.
     pub fn not_ready(&self) -> Option<String> {
-        if *self.state.complete.borrow() || !self.loading.is_awaited() {
+        if self.state.arrival.has_come() || !self.loading.is_awaited() {
             return None;
         }
         let why = self.problem();

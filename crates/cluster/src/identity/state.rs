@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use super::counters::Counters;
 use super::table::Table;
 use crate::api_server::Followed;
+use crate::background::Arrival;
 
 /// The published state, and health.
 pub(super) struct State {
@@ -22,7 +23,7 @@ pub(super) struct State {
     /// The namespaces to follow.
     pub(super) wanted: watch::Sender<BTreeSet<Box<str>>>,
     /// Whether the pods and all their namespaces have been listed once.
-    pub(super) complete: watch::Sender<bool>,
+    pub(super) arrival: Arrival,
     /// Wakes the task that checks whether the credentials have changed.
     pub(super) failure: Notify,
 }
@@ -36,7 +37,7 @@ impl State {
             octets: AtomicUsize::new(0),
             counters: Counters::default(),
             wanted: watch::Sender::default(),
-            complete: watch::Sender::new(false),
+            arrival: Arrival::default(),
             failure: Notify::new(),
         }
     }

@@ -98,10 +98,10 @@ fn pods_are_known_with_their_namespaces() {
     node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
     node.hear([News::Pod(Change::ListEnds)]);
     assert_eq!(node.who("10.0.0.1"), "unknown", "its namespace is not known yet");
-    assert!(!*node.state.complete.borrow());
+    assert!(!node.state.arrival.has_come());
     assert!(node.state.wanted.borrow().contains("shop"));
     node.hear(namespace("shop", json!({"team": "a"})));
-    assert!(*node.state.complete.borrow());
+    assert!(node.state.arrival.has_come());
     let Identity::Pod(known) = node.identity("::ffff:10.0.0.1") else {
         panic!("{}", node.who("10.0.0.1"))
     };

@@ -63,9 +63,7 @@ impl NodePods {
     /// Starts following, and waits until all pods are known, but at most the configured time since the start.
     pub async fn bring_up(&self) {
         self.begin();
-        let mut complete = self.state.complete.subscribe();
-        let known = complete.wait_for(|complete| *complete);
-        self.loading.wait_for(known).await;
+        self.loading.wait_for(self.state.arrival.wait()).await;
     }
 
     fn start_thread(&self) {

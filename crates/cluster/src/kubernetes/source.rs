@@ -165,7 +165,7 @@ impl Upkeep for Kubernetes {
 
     /// Waits until everything has been listed once.
     fn ready(&self) -> Awaited<'_> {
-        Box::pin(self.cluster.state.complete())
+        Box::pin(self.cluster.state.arrival.wait())
     }
 
     fn missing(&self) -> Option<String> {
@@ -173,6 +173,6 @@ impl Upkeep for Kubernetes {
         let why = state
             .problem()
             .unwrap_or_else(|| "the first list is in progress".into());
-        (!state.is_complete()).then(|| format!("nothing is known of the cluster yet: {why}"))
+        (!state.arrival.has_come()).then(|| format!("nothing is known of the cluster yet: {why}"))
     }
 }

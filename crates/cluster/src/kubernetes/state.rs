@@ -12,6 +12,7 @@ use super::imports::{Import, ImportedSlice, SERVICE_IMPORTS};
 use super::index::Index;
 use super::objects::{Namespace, Pod, Service, Slice};
 use crate::api_server::{Change, Followed, resources};
+use crate::background::Arrival;
 use crate::config::spell_duration;
 
 /// The kinds of objects.
@@ -102,7 +103,8 @@ pub struct State {
     /// Since when it is followed.
     begun: OnceLock<Instant>,
     followed: [Followed; Kind::ALL.len()],
-    complete: watch::Sender<bool>,
+    /// Whether everything has been listed once.
+    pub(super) arrival: Arrival,
     /// The serial of the published index; 0 while it is incomplete.
     pub serial: watch::Sender<u32>,
     /// Wakes the task that checks whether the credentials have changed.
@@ -119,7 +121,7 @@ impl State {
             octets: AtomicUsize::new(0),
             begun: OnceLock::new(),
             followed: Kind::ALL.map(|kind| Followed::new(kind.as_str())),
-            complete: watch::Sender::new(false),
+            arrival: Arrival::default(),
             serial: watch::Sender::new(0),
             failure: tokio::sync::Notify::new(),
         }
@@ -139,20 +141,10 @@ impl State {
     pub fn publish(&self, index: Index) {
         let (complete, serial) = (index.complete && index.imports_complete, index.serial);
         self.index.store(Arc::new(index));
-        self.complete
-            .send_if_modified(|known| std::mem::replace(known, complete) != complete);
+        if complete {
+            self.arrival.come();
+        }
         self.serial.send_replace(serial);
-    }
-
-    /// Returns whether everything has been listed once.
-    pub(crate) fn is_complete(&self) -> bool {
-        *self.complete.borrow()
-    }
-
-    /// Waits until everything has been listed once.
-    pub async fn complete(&self) {
-        // Never fails: `self` holds the sender.
-        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
     /// The time since the API server last sent something, for the stalest kind; since following began, if it

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
 use super::entry::{Entry, GROUP, ServiceEntry, VERSIONS};
 use super::rules::Rules;
 use super::table::Table;
 use crate::api_server::{Change, Client, Collection, Followed, Groups, Reflector, keep_connected};
-use crate::background::Background;
+use crate::background::{Arrival, Background};
 use crate::config;
 use crate::kubernetes::known::Known;
 
@@ -32,7 +32,8 @@ pub struct State {
     pub followed: Followed,
     /// Approximate bytes of the objects.
     pub octets: AtomicUsize,
-    complete: watch::Sender<bool>,
+    /// Whether everything has been listed once.
+    pub(super) arrival: Arrival,
     failure: Notify,
 }
 
@@ -44,19 +45,6 @@ pub struct Follower {
     thread: Mutex<Option<Background>>,
 }
 
-impl State {
-    /// Returns whether everything has been listed once.
-    pub(crate) fn is_complete(&self) -> bool {
-        *self.complete.borrow()
-    }
-
-    /// Waits until everything has been listed once.
-    pub async fn complete(&self) {
-        // Never fails: `self` holds the sender.
-        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
-    }
-}
-
 impl Follower {
     /// Starts without any known objects.
     pub fn new(config: &config::ServiceEntries) -> Follower {
@@ -66,7 +54,7 @@ impl Follower {
                 table: ArcSwap::from_pointee(Table::new(&config.ranges)),
                 followed: Followed::new("serviceentries"),
                 octets: AtomicUsize::new(0),
-                complete: watch::Sender::new(false),
+                arrival: Arrival::default(),
                 failure: Notify::new(),
             }),
             thread: Mutex::new(None),
@@ -111,9 +99,9 @@ async fn write(config: &config::ServiceEntries, state: &State, mut heard: mpsc::
         state.followed.objects.store(known.count(), Relaxed);
         state.octets.store(known.octets(), Relaxed);
         state.table.store(Arc::new(table.clone()));
-        state
-            .complete
-            .send_if_modified(|known| !std::mem::replace(known, *known || complete) && complete);
+        if complete {
+            state.arrival.come();
+        }
     }
 }
 

@@ -145,13 +145,13 @@ impl Upkeep for ServiceEntries {
 
     /// Waits until everything has been listed once.
     fn ready(&self) -> Awaited<'_> {
-        Box::pin(self.follower.state.complete())
+        Box::pin(self.follower.state.arrival.wait())
     }
 
     fn missing(&self) -> Option<String> {
         let state = &self.follower.state;
         let why = state.followed.problem();
         let why = why.unwrap_or_else(|| "the first list is in progress".into());
-        (!state.is_complete()).then(|| format!("no service entries are known yet: {why}"))
+        (!state.arrival.has_come()).then(|| format!("no service entries are known yet: {why}"))
     }
 }
