@@ -241,6 +241,11 @@ mod tests {
                 "filter \"g\" { module \"g.wasm\" }",
                 "conf.d/a.kdl zone more g.wasm",
             ),
+            (
+                whole(listen, "kubernetes { kubeconfig \"kube\" }"),
+                "",
+                "conf.d/a.kdl kube",
+            ),
         ] {
             fs::write(at("main.kdl"), main).unwrap();
             fs::write(at("conf.d/a.kdl"), included).unwrap();

@@ -213,7 +213,10 @@ fn find_file(decoder: &mut Decoder, node: &KdlNode, kubeconfig: &mut Kubeconfig)
         return;
     };
     kubeconfig.path = decoder.files.at(written);
+    // One that can be read is no reason to reload when it changes: it decides nothing here, and who follows the API
+    // server reads it again after each failure.
     if let Err(error) = files::read(&kubeconfig.path, LONGEST_KUBECONFIG) {
+        decoder.files.note(&kubeconfig.path);
         let problem = format!("{}: cannot be read: {error}", kubeconfig.path.display());
         let help = "name a kubeconfig file that dnsweir may read";
         decoder.report(value_span(node), problem, help);
