@@ -106,7 +106,8 @@ impl Endpoint {
 
     /// Connects, and drives the connection for as long as it is in use.
     pub(crate) async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Error> {
-        // Boxed, since every request's future would contain it, TLS and all.
+        // Boxed, since every request's future would contain it, TLS and all: also one that has long been connected, such
+        // as that of a watch, of which there may be hundreds.
         match timeout(CONNECT, Box::pin(self.connect_patiently())).await {
             Ok(connected) => connected,
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),

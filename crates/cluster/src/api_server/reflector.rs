@@ -151,7 +151,8 @@ where
             if version.is_none() {
                 list_by = next_list();
             }
-            // Boxed: unoptimized, the futures of some reflectors side by side do not fit onto a thread's stack.
+            // Boxed, since some reflectors run side by side in one future, which is moved into those around it. Unoptimized,
+            // each of them has it on the stack once more.
             let followed = Box::pin(self.follow(&mut session, version, doubtful, &mut failures)).await;
             doubtful = !matches!(followed, Ok(open) if open + CLOCKS >= WATCH);
             let failure = match followed {
