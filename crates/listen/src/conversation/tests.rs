@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use tokio::io::{AsyncReadExt, BufStream};
+use tokio::io::{AsyncReadExt, BufStream, DuplexStream};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::watch;
 
@@ -37,57 +37,56 @@ pub fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     (service, connections, stopping)
 }
 
-/// TLS streams may do so.
-#[test]
-fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
+/// Runs a conversation beside its client. Its stream keeps what is written until it is flushed, and takes few bytes at a
+/// time, so that no reply goes through in one piece. Returns why it ended.
+fn converse_beside(
+    asking: impl AsyncFnOnce(DuplexStream, &Arc<ClientConnections>, &Arc<ClientConnection>),
+) -> Option<CloseReason> {
     LocalRuntime::new().unwrap().block_on(async {
         let (service, connections, _stopping) = service();
         let client = SocketAddr::new(LISTENER.ip(), 40_000);
         let connection = connections.open(client.ip(), Uptime::START).unwrap();
-        // Narrow, so that no reply goes through in one piece.
-        let (ours, mut theirs) = tokio::io::duplex(16);
+        let (ours, theirs) = tokio::io::duplex(16);
         let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);
-        let asking = async {
-            for id in [1_u16, 2] {
-                let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01".to_vec();
-                query[..2].copy_from_slice(&id.to_be_bytes());
-                theirs.write_u16(query.len() as u16).await.unwrap();
-                theirs.write_all(&query).await.unwrap();
-                let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
-                theirs.read_exact(&mut reply).await.unwrap();
-                assert_eq!(reply[..2], id.to_be_bytes());
-            }
-            theirs.shutdown().await.unwrap();
-            assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
-        };
-        let (reason, ()) = tokio::join!(conversation, asking);
-        assert_eq!(reason, None);
+        let (reason, ()) = tokio::join!(conversation, asking(theirs, &connections, &connection));
+        reason
+    })
+}
+
+/// TLS streams may do so.
+#[test]
+fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
+    let reason = converse_beside(async |mut theirs, _, _| {
+        for id in [1_u16, 2] {
+            let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01".to_vec();
+            query[..2].copy_from_slice(&id.to_be_bytes());
+            theirs.write_u16(query.len() as u16).await.unwrap();
+            theirs.write_all(&query).await.unwrap();
+            let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
+            theirs.read_exact(&mut reply).await.unwrap();
+            assert_eq!(reply[..2], id.to_be_bytes());
+        }
+        theirs.shutdown().await.unwrap();
+        assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
     });
+    assert_eq!(reason, None);
 }
 
 /// Otherwise a stop would cut them.
 #[test]
 fn replies_are_owed_while_a_stream_buffers_them() {
-    LocalRuntime::new().unwrap().block_on(async {
-        let (service, connections, _stopping) = service();
-        let client = SocketAddr::new(LISTENER.ip(), 40_000);
-        let connection = connections.open(client.ip(), Uptime::START).unwrap();
-        let (ours, mut theirs) = tokio::io::duplex(16);
-        let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);
-        let asking = async {
-            let query = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
-            theirs.write_all(query).await.unwrap();
-            let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
-            tokio::select! {
-                biased;
-                () = connections.settled() => panic!("the client has only begun to take it"),
-                () = yield_now() => assert_eq!(connection.unsent(), 0),
-            }
-            theirs.read_exact(&mut reply).await.unwrap();
-            connections.settled().await;
-            theirs.shutdown().await.unwrap();
-        };
-        tokio::join!(conversation, asking).1
+    converse_beside(async |mut theirs, connections, connection| {
+        let query = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
+        theirs.write_all(query).await.unwrap();
+        let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
+        tokio::select! {
+            biased;
+            () = connections.settled() => panic!("the client has only begun to take it"),
+            () = yield_now() => assert_eq!(connection.unsent(), 0),
+        }
+        theirs.read_exact(&mut reply).await.unwrap();
+        connections.settled().await;
+        theirs.shutdown().await.unwrap();
     });
 }
 
