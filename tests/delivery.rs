@@ -366,12 +366,7 @@ fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
     // Signed, but not a filter: the reload fails.
     let broken = registry.put("team/chain", "1", CONFIG, &[(LAYER, b"no module")]);
     registry.sign("team/chain", &broken, &key);
-    until("the reload to fail", || {
-        proxy
-            .metrics()
-            .sum("dnsweir_reloads_total", &[("result", "failed")])
-            > 0.0
-    });
+    proxy.await_metric_within("dnsweir_reloads_total", &[("result", "failed")], 1.0..);
     assert_eq!(status(&proxy)["filters"][0]["artifact"], good);
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
 

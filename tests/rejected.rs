@@ -19,12 +19,7 @@ fn a_bad_file_changes_nothing_and_is_reported() {
     proxy.rewrite("zone \".\" {\n    forwart \"192.0.2.1\"\n}\n");
     proxy.process.signal("HUP");
     proxy.process.logged("forwart");
-    until("the failed reload to be counted", || {
-        proxy
-            .metrics()
-            .sum("dnsweir_reloads_total", &[("result", "failed")])
-            >= 1.0
-    });
+    proxy.await_metric_within("dnsweir_reloads_total", &[("result", "failed")], 1.0..);
     assert_eq!(proxy.generation(), generation);
     assert_eq!(
         proxy.query("www.example", "A").answers(),
@@ -156,16 +151,12 @@ fn a_reload_that_fails_leaves_nothing() {
     let before = until_steady(|| (count("fd"), count("task")));
     let (free, taken) = (fresh_socket(), fresh_socket());
     let holder = std::net::UdpSocket::bind(taken).expect("a socket");
-    let failed = || {
-        let metrics = proxy.metrics();
-        metrics.sum("dnsweir_reloads_total", &[("result", "failed")])
-    };
     for round in 1..=3 {
         proxy.rewrite(&format!(
             "// {round}\nlisten \"$LISTEN\" \"{free}\" \"{taken}\"\n{}",
             forward(&upstream)
         ));
-        until("the reload to fail", || failed() == f64::from(round));
+        proxy.await_metric("dnsweir_reloads_total", &[("result", "failed")], f64::from(round));
     }
     until("everything to be given back", || {
         std::net::UdpSocket::bind(free).is_ok() && (count("fd"), count("task")) <= before

@@ -48,12 +48,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
     write(&list, "||new.example^\n<html>502 Bad Gateway</html>\n");
     let line = proxy.process.logged("line 2: ");
     assert!(line.contains("<html>502"), "{line}");
-    until("the failed reload to be counted", || {
-        proxy
-            .metrics()
-            .sum("dnsweir_reloads_total", &[("result", "failed")])
-            >= 1.0
-    });
+    proxy.await_metric_within("dnsweir_reloads_total", &[("result", "failed")], 1.0..);
     assert_eq!(proxy.generation(), generation);
     assert_eq!(proxy.query("new.example", "A").rcode(), "NXDOMAIN");
 

@@ -1,7 +1,9 @@
 //! The proxy under test.
 
+use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::RangeBounds;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -239,16 +241,27 @@ impl Proxy {
     /// Waits until a metric has this value: counters may be updated after the answer was sent.
     #[track_caller]
     pub fn await_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.await_metric_within(name, labels, value..=value);
+    }
+
+    /// Waits until a metric is within bounds.
+    #[track_caller]
+    pub fn await_metric_within(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        bounds: impl RangeBounds<f64> + Debug,
+    ) {
         let mut last = f64::NAN;
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
             last = self.metrics().sum(name, labels);
-            if last == value {
+            if bounds.contains(&last) {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("{name} {labels:?} is {last}, not {value}");
+        panic!("{name} {labels:?} is {last}, not {bounds:?}");
     }
 
     /// Gets a page of the admin address: status and body.
