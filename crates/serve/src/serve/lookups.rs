@@ -27,7 +27,7 @@ use super::live::Live;
 use super::lookup_octets::Held;
 use super::queue::{Query, Waiting};
 use super::request::Request;
-use super::response::Response;
+use super::response::{Response, Store};
 use super::sources::GaveUp;
 use super::state::State;
 use super::worker::Worker;
@@ -235,8 +235,10 @@ impl Worker {
         };
         request.trace(|| explain::looked_up(&request, status, response.as_ref()));
         // Through an alias, or by a filter, an answer may also be one that no cache may store.
-        let may_be_stored =
-            status != LookupStatus::Answered || response.as_ref().is_some_and(|response| response.store);
+        let may_be_stored = status != LookupStatus::Answered
+            || response
+                .as_ref()
+                .is_some_and(|response| response.store != Store::Never);
         Looked {
             is_shared: may_be_stored && !live.tells_clients_apart(&request),
             status,
