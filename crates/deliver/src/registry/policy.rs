@@ -213,7 +213,8 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbx78avA85+2vurYBO2gixRb5az6g
             repository: None,
         }];
         let (artifact, registries) = (artifact(b"module"), Registries::default());
-        let signers = Policy::default().signers(&artifact, &wanted, "a", &registries);
+        let policy = Policy::default();
+        let signers = policy.signers(&artifact, &wanted, "a", &registries);
         assert_eq!(signers.await.unwrap(), [None::<Signer>]);
         Policy::default().check(&registries).await.unwrap();
     }
