@@ -172,25 +172,23 @@ mod tests {
     use std::fs;
 
     use super::super::error::Diagnostic;
-    use super::super::tests::{config, parse_in};
+    use super::super::tests::{config, folder_with, parse_in};
     use super::*;
 
     const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
 
     #[test]
     fn a_value_can_be_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("list.txt");
-        let absolute = folder.path().join("other.txt");
-        fs::write(&path, "ads.example\nb\u{fc}cher.example\n").unwrap();
-        fs::write(&absolute, "").unwrap();
+        let text = "ads.example\nb\u{fc}cher.example\n";
+        let folder = folder_with(&[("list.txt", text), ("other.txt", "")]);
+        let [path, absolute] = ["list.txt", "other.txt"].map(|name| folder.path().join(name));
+        let content = ConfigValue::Text(text.into());
         let config = format!("a (file)\"list.txt\" 1 x=(file){absolute:?} {{ b (file)\"list.txt\" }}");
         let text = format!("{USED}filter \"f\" {{ module \"builtin:log\"; config {{ {config} }} }}");
         let config = parse_in(folder.path(), &text).unwrap();
         let [a, b] = &config.filters[0].config[..] else {
             panic!("{config:?}")
         };
-        let content = ConfigValue::Text("ads.example\nb\u{fc}cher.example\n".into());
         assert_eq!(a.arguments, [content.clone(), ConfigValue::Integer(1)]);
         assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Text("".into()))]);
         assert_eq!(b.arguments, [content]);

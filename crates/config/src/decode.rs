@@ -406,15 +406,3 @@ fn shown(value: &KdlValue) -> String {
     }
     text.chars().take(LONGEST).chain(['…']).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_in_messages_stay_short() {
-        assert_eq!(shown(&KdlValue::String("a\nb".into())), r#""a\nb""#);
-        assert_eq!(shown(&KdlValue::Integer(7)), "7");
-        assert_eq!(shown(&KdlValue::String("x".repeat(1000))).chars().count(), 61);
-    }
-}

@@ -495,7 +495,8 @@ mod tests {
             shown.contains("main.kdl:1:1") && shown.contains("other.kdl:2:1"),
             "{shown}"
         );
-        assert!(shown.contains("four"), "{shown}");
+        let first_is_named = shown.contains("help: second: main.kdl:2");
+        assert!(shown.contains("four") && first_is_named, "{shown}");
     }
 
     #[test]

@@ -428,30 +428,24 @@ pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: Socket
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
-    use super::super::tests::{in_zone, parse_in};
+    use super::super::tests::{folder_with, in_zone, parse_in};
 
     #[test]
     fn files_of_certificates_are_read_and_watched() {
-        let folder = tempfile::tempdir().unwrap();
-        let parse = |tls: &str| {
-            parse_in(
-                folder.path(),
-                &in_zone(&format!("forward \"tls://192.0.2.1\" {{ tls {{ {tls} }} }}")),
-            )
-        };
         let issuer = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("ca.pem", &issuer.cert.pem());
-        write("key.pem", &issuer.signing_key.serialize_pem());
-        write("other.pem", &other.signing_key.serialize_pem());
-        write(
-            "garbage.pem",
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-        );
-        write("text.pem", "no PEM");
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let folder = folder_with(&[
+            ("ca.pem", &issuer.cert.pem()),
+            ("key.pem", &issuer.signing_key.serialize_pem()),
+            ("other.pem", &other.signing_key.serialize_pem()),
+            ("garbage.pem", garbage),
+            ("text.pem", "no PEM"),
+        ]);
+        let parse = |tls: &str| {
+            let stage = format!("forward \"tls://192.0.2.1\" {{ tls {{ {tls} }} }}");
+            parse_in(folder.path(), &in_zone(&stage))
+        };
         let config = parse("ca \"ca.pem\"; certificate \"ca.pem\" key=\"key.pem\"").unwrap();
         assert_eq!(
             config.files,
@@ -485,8 +479,7 @@ mod tests {
     /// What a file of this machine says may be otherwise on another; what is written is the same everywhere.
     #[test]
     fn mistakes_in_a_file_of_the_machine_are_marked() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
+        let folder = folder_with(&[("resolv.conf", "nameserver 127.0.0.1\n")]);
         for (upstream, local) in [("./resolv.conf", true), ("127.0.0.1", false)] {
             let text = in_zone(&format!("forward {upstream:?}"));
             let report = parse_in(folder.path(), &text).unwrap_err();

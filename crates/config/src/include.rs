@@ -201,45 +201,12 @@ fn move_by(node: &mut KdlNode, octets: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{in_zone, parse_in};
-    use super::*;
-
-    fn write(folder: &Path, files: &[(&str, &str)]) {
-        for (name, text) in files {
-            fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
-            fs::write(folder.join(name), text).unwrap();
-        }
-    }
-
-    #[test]
-    fn mistakes_are_shown_in_their_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = "// first\ncache { failure \"9s\" }\nforwrad \"192.0.2.2\"";
-        write(
-            folder.path(),
-            &[("stages.kdl", text), ("bad.kdl", "a {\n  b \"\n")],
-        );
-        let report = parse_in(folder.path(), &in_zone("include \"stages.kdl\"")).unwrap_err();
-        let shown = report.to_string();
-        let place = format!("{}:3:1", folder.path().join("stages.kdl").display());
-        assert!(shown.contains(&place) && shown.contains("forwrad"), "{shown}");
-        let report = parse_in(folder.path(), &in_zone("include \"bad.kdl\"")).unwrap_err();
-        assert!(report.to_string().contains("bad.kdl:2:"), "{report}");
-        // Two sections that are allowed only once: both are shown.
-        write(folder.path(), &[("listen.kdl", "\nlisten \"127.0.0.8\"")]);
-        let twice = format!("include \"listen.kdl\"\n{}", in_zone("forward \"192.0.2.1\""));
-        let shown = parse_in(folder.path(), &twice).unwrap_err().to_string();
-        assert!(
-            shown.contains("first here: ") && shown.contains("listen.kdl:2"),
-            "{shown}"
-        );
-    }
+    use super::super::tests::{folder_with, in_zone, parse_in};
 
     #[test]
     fn a_configuration_has_limits() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder_with(&[("empty.kdl", &"// nothing\n".repeat(2000))]);
         let many: String = (0..300).map(|_| "include \"empty.kdl\"\n").collect();
-        write(folder.path(), &[("empty.kdl", &"// nothing\n".repeat(2000))]);
         let text = format!("{many}{}", in_zone("forward \"192.0.2.1\""));
         let report = parse_in(folder.path(), &text).unwrap_err();
         let problems: Vec<&str> = report

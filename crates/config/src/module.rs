@@ -194,14 +194,11 @@ pub(super) fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
-    use super::super::tests::parse_in;
+    use super::super::tests::{folder_with, parse_in};
 
     #[test]
     fn filters_with_the_same_module_share_its_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("m.wasm"), b"abc").unwrap();
+        let folder = folder_with(&[("m.wasm", "abc")]);
         let text = "listen \"::1\"\nfilter \"a\" { module \"m.wasm\" }\nfilter \"b\" { module \"m.wasm\" }\n\
             zone \".\" { use \"a\"; use \"b\" }";
         let config = parse_in(folder.path(), text).unwrap();

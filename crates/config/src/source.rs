@@ -188,24 +188,9 @@ impl SourceConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
-
-    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
-
     #[test]
     fn what_names_a_source_is_a_stage() {
         let stages = crate::zone::ZONE.shape.children;
         assert!(stages.ends_with(super::WORDS), "{stages:?}");
-    }
-
-    #[test]
-    fn sources_have_names() {
-        let text = format!(
-            "{REST}source \"eu\" {{ forward \"192.0.2.2\" }}\nsource \"us\" {{ forward \"192.0.2.3\" }}"
-        );
-        let config = config(&text);
-        let names: Vec<&str> = config.sources.iter().map(|source| &*source.name).collect();
-        assert_eq!(names, ["eu", "us"]);
-        assert_eq!(config.sources().count(), 3);
     }
 }

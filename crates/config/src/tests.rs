@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use super::words::Word;
 use super::*;
@@ -29,6 +30,22 @@ pub(super) fn problems(text: &str) -> Vec<String> {
     let report = parse_in(Path::new("/nonexistent"), text).err();
     let found = report.iter().flat_map(|report| report.diagnostics());
     found.map(|diagnostic| diagnostic.message.clone()).collect()
+}
+
+/// Writes files into a folder, by name and content.
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
+/// A temporary folder with these files.
+pub(super) fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), files);
+    folder
 }
 
 /// A file with one zone that has these `stages`.
@@ -65,15 +82,13 @@ fn what_is_not_written_has_a_default() {
 
 #[test]
 fn a_file_is_loaded_with_what_it_names() {
-    let folder = tempfile::tempdir().unwrap();
+    let text = "listen \"::1\"\nfilter \"f\" { module \"f.wasm\" }\nzone \".\" { use \"f\"; forward \"./resolv.conf\" }\n";
+    let folder = folder_with(&[
+        ("f.wasm", "module"),
+        ("resolv.conf", "nameserver 192.0.2.1\n"),
+        ("dnsweir.kdl", text),
+    ]);
     let path = folder.path().join("dnsweir.kdl");
-    fs::write(folder.path().join("f.wasm"), b"module").unwrap();
-    fs::write(folder.path().join("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
-    fs::write(
-        &path,
-        "listen \"::1\"\nfilter \"f\" { module \"f.wasm\" }\nzone \".\" { use \"f\"; forward \"./resolv.conf\" }\n",
-    )
-    .unwrap();
     let config = load(&path, BUILTINS).unwrap();
     assert_eq!(
         config.files,
@@ -157,10 +172,8 @@ fn compare_texts(folder: &str, mut found: impl FnMut(&str, &Path, &str) -> Vec<S
         let mut paragraphs = file.trim_end().split("\n\n").peekable();
         let mut expected = String::new();
         while let Some(named) = paragraphs.next_if(|paragraph| paragraph.starts_with("== ")) {
-            let (name, content) = named[3..].split_once('\n').unwrap_or((&named[3..], ""));
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
+            let written = named[3..].split_once('\n').unwrap_or((&named[3..], ""));
+            write(folder.path(), &[written]);
             expected += &format!("{named}\n\n");
         }
         let around = paragraphs.next().unwrap();
@@ -192,6 +205,40 @@ fn mistakes_are_found() {
             .collect()
     });
     assert!(count > 200, "only {count}");
+}
+
+/// Every text in `testdata/underlined` has the mistakes below it, each behind its place and the text that is
+/// underlined.
+#[test]
+fn mistakes_are_underlined() {
+    let count = compare_texts("underlined", |_, folder, text| {
+        let report = parse_in(folder, text).expect_err(text);
+        let source = report.source();
+        let lines = report.diagnostics().iter().map(|found| {
+            let (start, line) = (found.span.start, source.line(found.span));
+            let (name, part) = source.part(start);
+            let before = source.text()[part.start..start].rsplit('\n').next();
+            let column = 1 + before.map_or(0, str::len);
+            let underlined = &source.text()[start..found.span.end()];
+            let (message, help) = (&found.message, &found.help);
+            format!("{name}:{line}:{column} {underlined:?} | {message} | {help}")
+        });
+        lines.collect()
+    });
+    assert!(count > 12, "only {count}");
+}
+
+/// Every text in `testdata/files` is invalid, and depends on the files below it: the mistakes may be in any of
+/// them, or be that one is not there yet.
+#[test]
+fn the_files_of_an_invalid_configuration_are_known() {
+    let count = compare_texts("files", |_, folder, text| {
+        write(folder, &[("main.kdl", text)]);
+        let report = load(&folder.join("main.kdl"), BUILTINS).expect_err(text);
+        let files = report.files().iter();
+        files.map(|file| file.display().to_string()).collect()
+    });
+    assert!(count > 7, "only {count}");
 }
 
 /// Every text in `testdata/read` is valid, and read as the lines below it say: below the first text of a file
@@ -226,6 +273,17 @@ fn part(config: &Config, section: &str) -> String {
         }
         "filter" => format!("{:#?}", config.filters[0]),
         "listen" => format!("{:#?}", config.listen),
+        "hosts" => {
+            let sources = config.filters[0]
+                .refresh
+                .iter()
+                .flat_map(|refresh| &refresh.sources);
+            let hosts = sources.map(|source| match &source.origin {
+                RefreshOrigin::Location(location) => location.url.host_str(),
+                RefreshOrigin::Path(_) => None,
+            });
+            format!("{:#?}", hosts.collect::<Vec<_>>())
+        }
         "include" => {
             let zones = config.zones.iter().map(|zone| (&zone.names, zone.stages.len()));
             format!(
@@ -239,6 +297,10 @@ fn part(config: &Config, section: &str) -> String {
         "registries" => format!("{:#?}", config.registries),
         "resolv-conf" => format!("{:#?}", (stage(), &config.unusable)),
         "signatures" => format!("{:#?}", (&config.signatures, &config.filters[0].signed_by)),
+        "source" => {
+            let names: Vec<&String> = config.sources.iter().map(|named| &named.name).collect();
+            format!("{:#?}", (names, config.sources().count()))
+        }
         "zone" => format!("{:#?}", config.zones),
         "zone-file" => format!("{:#?}", (stage(), &config.files)),
         _ => format!("{:#?}", stage()),
@@ -335,24 +397,23 @@ fn with_what_is_around(kind: &str, example: &str) -> Option<String> {
 
 /// Creates the files that the examples name, with suitable contents.
 fn write_named(folder: &Path) {
-    fs::create_dir(folder.join("conf.d")).unwrap();
-    for file in NAMED {
-        fs::write(folder.join(file), b"abc").unwrap();
-    }
-    let certificate = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-    for (file, text) in [
-        ("resolv.conf", "nameserver 192.0.2.1\n".to_owned()),
-        ("conf.d/listen.kdl", "listen \"127.0.0.1\"\n".to_owned()),
-        ("zone", "@ 60 SOA ns admin 1 2 3 4 5\n".to_owned()),
-        ("stages.kdl", "cache; forward \"192.0.2.1\"\n".to_owned()),
-        ("ca.pem", certificate.cert.pem()),
-        ("client.pem", certificate.cert.pem()),
-        ("client.key", certificate.signing_key.serialize_pem()),
-        ("tls.crt", certificate.cert.pem()),
-        ("tls.key", certificate.signing_key.serialize_pem()),
-    ] {
-        fs::write(folder.join(file), text).unwrap();
-    }
+    write(folder, &NAMED.map(|file| (file, "abc")));
+    let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    write(
+        folder,
+        &[
+            ("resolv.conf", "nameserver 192.0.2.1\n"),
+            ("conf.d/listen.kdl", "listen \"127.0.0.1\"\n"),
+            ("zone", "@ 60 SOA ns admin 1 2 3 4 5\n"),
+            ("stages.kdl", "cache; forward \"192.0.2.1\"\n"),
+            ("ca.pem", &certificate),
+            ("client.pem", &certificate),
+            ("client.key", &key),
+            ("tls.crt", &certificate),
+            ("tls.key", &key),
+        ],
+    );
 }
 
 /// The KDL examples in a Markdown text: line, attributes of the fence, and content.

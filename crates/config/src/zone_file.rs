@@ -94,38 +94,3 @@ fn zone(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::super::tests::parse_in;
-
-    /// Any of them may be the one to correct, or be missing.
-    #[test]
-    fn the_files_of_an_invalid_zone_are_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        let text = "listen \"127.0.0.1\"\nzone \"a.test\" { file \"zone\" }";
-        let head = "@ 60 SOA ns admin 1 2 3 4 5\n";
-        write("more", "a CNAME b\n");
-        for zone in [
-            // Not there.
-            format!("{head}$INCLUDE more\n$INCLUDE missing\n"),
-            // No mistake of a single file.
-            format!("{head}$INCLUDE more\na A 192.0.2.1\n"),
-            "$INCLUDE more\n".to_owned(),
-        ] {
-            write("zone", &zone);
-            let report = parse_in(folder.path(), text).unwrap_err();
-            let included = zone.lines().filter_map(|line| line.strip_prefix("$INCLUDE "));
-            for name in included.chain(["zone"]) {
-                let known = report.files();
-                assert!(
-                    known.contains(&folder.path().join(name)),
-                    "{zone}{name}: {known:?}"
-                );
-            }
-        }
-    }
-}
