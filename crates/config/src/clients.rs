@@ -108,9 +108,6 @@ fn read_burst(decoder: &mut Decoder, node: &KdlNode, rate: &mut Rate) {
     rate.burst = burst.unwrap_or(rate.per_second);
 }
 
-/// Default prefix lengths, for IPv4 and IPv6, that identify a client.
-pub const CLIENT_BITS: (u8, u8) = (32, 128);
-
 /// The most networks in one `allow` or `refuse`.
 const MOST: usize = 1024;
 
@@ -310,17 +307,5 @@ fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {
             }
             decoder.push(idle);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Clients are told apart by the same bits even if no rate is written.
-    #[test]
-    fn clients_are_told_apart_alike() {
-        let rate = (QUERIES.default)();
-        assert_eq!((rate.ipv4, rate.ipv6), CLIENT_BITS);
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::data::Data;
 use super::error::{Diagnostic, Report, Source, Span};
+use super::filter::Limits;
 use super::syntax;
 use super::units::spell_size;
 
@@ -18,9 +19,6 @@ const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
 
 /// Size limit of a text, in bytes.
 const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
-
-/// Default limit of all data of a filter, in bytes.
-pub(super) const DATA: usize = 256 * 1024 * 1024;
 
 /// Reads files for one configuration and remembers their paths.
 pub struct Files {
@@ -48,7 +46,7 @@ impl Files {
             modules: HashMap::new(),
             known: HashSet::new(),
             order: Vec::new(),
-            data_limit: DATA,
+            data_limit: Limits::default().data,
             data_octets: 0,
             unusable: Vec::new(),
             interfaces: Vec::new(),

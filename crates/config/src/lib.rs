@@ -72,7 +72,7 @@ use textwrap as _;
 pub use crate::tls::{Identity, Trust};
 pub use admin::Admin;
 pub use cache::{Cache, Keeping, Prefetch, ServeStale};
-pub use clients::{CLIENT_BITS, Clients, Rate};
+pub use clients::{Clients, Rate};
 pub use config_block::{ConfigNode, ConfigValue, Place};
 pub use dnstap::{Dnstap, TapReader};
 pub use dnsweir_os::data::{Data, DataWriter};
@@ -85,9 +85,7 @@ pub use glossary::{glossary, known_words};
 pub use kubernetes::{External, Kubeconfig, Kubernetes, Pods};
 pub use listen::Listen;
 pub use lists::{List, ListAnswer, ListFormat, Lists};
-pub use load::{
-    WAITING_QUERIES, admin_addresses, keeps_network, listeners, load, load_block, modules, parse,
-};
+pub use load::{admin_addresses, keeps_network, listeners, load, load_block, modules, parse};
 pub use location::Location;
 pub use module::{Builtins, Module, unreadable_help};
 pub use network::{Network, left_aligned};

@@ -20,9 +20,6 @@ use super::whole::{Config, FILE};
 use super::zone;
 use super::{address, admin, clients, dnstap, encrypted, forward, include, listen, node, source, tsig};
 
-/// Default of `waiting-queries`: enough for all processes of a node's pods to wait for a slow name.
-pub const WAITING_QUERIES: usize = 8192;
-
 /// Reads the configuration at `path` and every file it names. `builtins` are the filters that
 /// `module "builtin:NAME"` may name.
 ///

@@ -75,7 +75,7 @@ fn what_is_not_written_has_a_default() {
     let config = config("listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }");
     assert!((1..=4).contains(&config.workers));
     assert_eq!(config.cache_memory, 32 << 20);
-    assert_eq!(config.waiting_queries, WAITING_QUERIES);
+    assert_eq!(config.waiting_queries, 8192);
     assert!(config.admin.addresses.is_empty() && config.node.is_none());
     assert!(config.filters.is_empty() && config.files.is_empty());
 }

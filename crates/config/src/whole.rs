@@ -55,6 +55,7 @@ words! {
     one "workers" workers: usize = ("as many as processors, at most 4": 2, else default_workers()) in whole(1..=256);
     /// Size of the cache that all zones share; smaller if the [memory limit](limits.md#memory) requires it.
     one "cache-memory" cache_memory: usize = "32MiB" in size(1 << 20..=64 << 30);
+    // Enough for all processes of a node's pods to wait for a slow name.
     /// How many client queries may wait for upstreams at a time, over all zones and workers.
     one "waiting-queries" waiting_queries: usize = 8192 in whole(16..=1_000_000);
     /// Answer private reverse zones locally (RFC 6303).

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::evidence::Evidence;
 use super::question::{Question, Subject};
-use crate::config::{CLIENT_BITS, Network, left_aligned};
+use crate::config::{Network, Rate, left_aligned};
 use accounts::Accounts;
 use known::Known;
 
@@ -77,10 +77,11 @@ pub(super) enum Standing {
 impl Blame {
     /// An empty book, which keeps failed questions while the filter is on probation.
     pub(super) fn new(evidence: Evidence) -> Blame {
+        let Rate { ipv4, ipv6, .. } = Rate::default();
         Blame {
             open: AtomicBool::new(false),
             hasher: RandomState::default(),
-            bits: AtomicU16::new(u16::from_be_bytes(CLIENT_BITS.into())),
+            bits: AtomicU16::new(u16::from_be_bytes([ipv4, ipv6])),
             book: Mutex::new(Book {
                 evidence,
                 ..Book::default()

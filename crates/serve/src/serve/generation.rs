@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cases;
-use crate::config::{self, Config, Diagnostic, Report, SourceConfig};
+use crate::config::{self, Config, Diagnostic, Rate, Report, SourceConfig};
 use crate::dns::name::Name;
 use crate::dnstap::Tap;
 use crate::filter::{Engine, Filter, Outcomes};
@@ -366,9 +366,9 @@ pub struct Loaded {
 /// Makes filters attribute failed calls to networks of the size that rates apply to.
 fn tell_clients_apart(config: &Config, filters: &[Loaded]) {
     let rate = config.clients.as_ref().and_then(|clients| clients.queries);
-    let bits = rate.map_or(config::CLIENT_BITS, |rate| (rate.ipv4, rate.ipv6));
+    let Rate { ipv4, ipv6, .. } = rate.unwrap_or_default();
     for loaded in filters {
-        loaded.filter.tell_clients_apart_by(bits);
+        loaded.filter.tell_clients_apart_by((ipv4, ipv6));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::admission::Room;
 use crate::cache::{Cache, Flights, KeyHasher};
-use crate::config;
+use crate::config::Config;
 use crate::source::forward::Quota;
 use dnsweir_answer::Resolution;
 use dnsweir_os::clock::{Clock, Uptime};
@@ -57,7 +57,7 @@ impl Shared {
         Arc::new(Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(),
-            waiting: Room::new(config::WAITING_QUERIES),
+            waiting: Room::new(Config::default().waiting_queries),
             lookup_octets: LookupOctets::new(),
             upstream_sockets: Quota::new(usize::MAX),
             hasher: KeyHasher::new(),
