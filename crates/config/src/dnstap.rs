@@ -11,30 +11,19 @@ use super::units::size;
 use super::words::words;
 
 words! {
-    /// A `dnstap` as written.
-    pub(super) struct Written in DNSTAP(1..=1): r#"dnstap "unix:/run/dnstap.sock" { messages "clients" }"#;
+    /// `dnstap "PLACE" { … }`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Dnstap in DNSTAP(1..=1): r#"dnstap "unix:/run/dnstap.sock" { messages "clients" }"#, then finish;
 
     /// `"unix:PATH"` or `"tcp:ADDRESS:PORT"`, where a program listens, or the path of a file.
-    value "PLACE" to: Option<TapReader> = ("required") in reader, "a place";
+    value "PLACE" to: TapReader = ("required": "/var/log/dnstap", else TapReader::File(PathBuf::new(), 0))
+        in reader, "a place";
     /// Which messages are logged.
-    list "messages"(1..=2) messages: Vec<Whose> = ("both": "clients" "upstreams") in whose;
+    list "messages"(1..=2) messages: Vec<TapMessages> = ("both": "clients" "upstreams") in messages;
     /// This server's name in each message.
     one "identity" identity: Option<String> = ("the host's name": "node-1") in identity, "a name";
     /// Maximum size of a file.
     one "size" size: usize = "64MiB" in size(1 << 20..=1 << 40);
-}
-
-/// `dnstap "PLACE" { … }`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dnstap {
-    /// Where the messages go.
-    pub to: TapReader,
-    /// Whether messages from and to clients are logged.
-    pub clients: bool,
-    /// Whether messages to and from upstreams are logged.
-    pub upstreams: bool,
-    /// This server's name in messages; `None`: the host's name.
-    pub identity: Option<String>,
 }
 
 /// A destination or source of dnstap messages.
@@ -48,38 +37,38 @@ pub enum TapReader {
     File(PathBuf, u64),
 }
 
-/// Decodes the section, if there is one.
-pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<Dnstap> {
-    let node = child(nodes, "dnstap")?;
-    let written = DNSTAP.read(decoder, node);
-    let nodes = block(node);
-    let limit = child(nodes, "size");
-    let tells = |whose| child(nodes, "messages").is_none() || written.messages.contains(&whose);
-    let (clients, upstreams) = (tells(Whose::Clients), tells(Whose::Upstreams));
-    let to = match written.to? {
-        TapReader::Unix(path) => TapReader::Unix(decoder.files.at(path)),
-        TapReader::File(path, _) => TapReader::File(decoder.files.at(path), written.size as u64),
-        tcp => tcp,
-    };
-    if let (Some(limit), TapReader::Unix(_) | TapReader::Tcp(_)) = (limit, &to) {
-        decoder.report(limit, "`size` is for a file, and this is a socket", "remove it");
-    }
-    Some(Dnstap {
-        to,
-        clients,
-        upstreams,
-        identity: written.identity,
-    })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+/// Messages that are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TapMessages {
+    /// From and to clients.
     Clients,
+    /// To and from upstreams.
     Upstreams,
 }
 
-fn whose(value: &KdlValue) -> Result<Whose, Wrong> {
-    let words = [("clients", Whose::Clients), ("upstreams", Whose::Upstreams)];
+impl Dnstap {
+    /// Whether these messages are logged.
+    pub fn logs(&self, messages: TapMessages) -> bool {
+        self.messages.is_empty() || self.messages.contains(&messages)
+    }
+}
+
+fn finish(decoder: &mut Decoder, node: &KdlNode, dnstap: &mut Dnstap) {
+    if let TapReader::Unix(path) | TapReader::File(path, _) = &mut dnstap.to {
+        *path = decoder.files.at(&*path);
+    }
+    match (&mut dnstap.to, child(block(node), "size")) {
+        (TapReader::File(_, most), _) => *most = dnstap.size as u64,
+        (_, Some(size)) => decoder.report(size, "`size` is for a file, and this is a socket", "remove it"),
+        (_, None) => {}
+    }
+}
+
+fn messages(value: &KdlValue) -> Result<TapMessages, Wrong> {
+    let words = [
+        ("clients", TapMessages::Clients),
+        ("upstreams", TapMessages::Upstreams),
+    ];
     word(&words)(value).map_err(|wrong| Wrong {
         problem: "is not whose messages they are".to_owned(),
         help: "write \"clients\", \"upstreams\" or both".to_owned(),

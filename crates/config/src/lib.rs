@@ -74,7 +74,7 @@ pub use admin::Admin;
 pub use cache::{Cache, Keeping, Prefetch, ServeStale};
 pub use clients::{Clients, Rate};
 pub use config_block::{ConfigNode, ConfigValue, Place};
-pub use dnstap::{Dnstap, TapReader};
+pub use dnstap::{Dnstap, TapMessages, TapReader};
 pub use dnsweir_os::data::{Data, DataWriter};
 pub use dnsweir_wire::hex;
 pub use error::{Diagnostic, Report, Source, Span};

@@ -18,7 +18,7 @@ use super::syntax;
 use super::upstream::Encryption;
 use super::whole::{Config, FILE};
 use super::zone;
-use super::{address, admin, clients, dnstap, encrypted, forward, include, listen, node, source, tsig};
+use super::{address, admin, clients, encrypted, forward, include, listen, node, source, tsig};
 
 /// Reads the configuration at `path` and every file it names. `builtins` are the filters that
 /// `module "builtin:NAME"` may name.
@@ -163,7 +163,6 @@ fn decode(
         child(nodes, "clients").map(|node| clients::decode(decoder, &clients::CLIENTS.shape, node));
     config.admin = admin::decode(decoder, nodes, &listeners);
     config.control = config.control.map(|path| decoder.files.at(path));
-    config.dnstap = dnstap::decode(decoder, nodes);
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
     config.files = decoder.files.order().to_vec();
     config.unusable = mem::take(&mut decoder.files.unusable);

@@ -48,7 +48,7 @@ words! {
     /// A unix socket for `dnsweir cache`, `log-level` and `health`.
     one "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control") in path, "a path";
     /// Where DNS messages are logged.
-    hand "dnstap" dnstap: Option<Dnstap> = none in dnstap::DNSTAP, "a place";
+    table "dnstap" dnstap: Option<Dnstap> = none in dnstap::DNSTAP, "a place";
     /// How long `/ready` may fail after a start until an upstream of each zone has answered.
     one "await-upstreams" await_upstreams: Duration = "10s" in duration(s(0)..=s(600));
     /// Number of threads that answer queries.

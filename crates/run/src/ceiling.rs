@@ -5,7 +5,7 @@
 
 mod limit;
 
-use crate::config::{self, Config, Module};
+use crate::config::{self, Config, Module, TapMessages};
 use crate::filter;
 use crate::identity;
 use crate::listen;
@@ -73,7 +73,8 @@ fn pods(config: &Config) -> usize {
 fn dnstap(config: &Config) -> usize {
     match &config.dnstap {
         Some(dnstap) => {
-            2 * output::CAPACITY + usize::from(dnstap.clients) * config.waiting_queries * MESSAGE_KEPT
+            let of_clients = usize::from(dnstap.logs(TapMessages::Clients));
+            2 * output::CAPACITY + of_clients * config.waiting_queries * MESSAGE_KEPT
         }
         None => 0,
     }

@@ -7,7 +7,7 @@ use std::{fmt, fs, thread};
 
 use super::message::{Exchange, Kind, Message};
 use super::stream::{Counters, Stream};
-use crate::config;
+use crate::config::{self, TapMessages};
 use crate::output::Queue;
 
 /// How long frames are collected, so that a busy server wakes the writer thread fifty times a second.
@@ -41,12 +41,12 @@ impl Tap {
 
     /// Whether messages from and to clients are logged.
     pub fn wants_clients(&self) -> bool {
-        self.config.clients
+        self.config.logs(TapMessages::Clients)
     }
 
     /// Whether messages to and from upstreams are logged.
     pub fn wants_upstreams(&self) -> bool {
-        self.config.upstreams
+        self.config.logs(TapMessages::Upstreams)
     }
 
     /// Logs a client's query and the response to it.
