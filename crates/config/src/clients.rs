@@ -1,6 +1,5 @@
 //! `clients`: which clients may ask, and how much.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
@@ -164,7 +163,8 @@ pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Cl
             let networks = match who {
                 Who::Network(network) => vec![network],
                 Who::Word(word, networks) => {
-                    note(decoder, &mut words, word, span);
+                    let problem = format!("{word:?} is written twice");
+                    decoder.meet(&mut words, word, span, problem, "keep one of them");
                     networks.to_vec()
                 }
             };
@@ -201,17 +201,15 @@ pub(super) fn decode_of_listener(
     addresses: &[SocketAddr],
 ) -> Vec<(SocketAddr, Clients)> {
     let mut found = Vec::new();
-    let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
+    let mut taken = Vec::new();
     for node in named_nodes(nodes, "clients") {
         let clients = decode(decoder, &OF_LISTENER.shape, node);
         for (address, span) in decoder.values_at(node, encrypted::listening_address) {
+            let problem = format!("`clients` is written twice for {address}");
             if !addresses.contains(&address) {
                 let problem = format!("{address} is not an address of this `listen`");
                 decoder.report(span, problem, "write one of the addresses that follow `listen`");
-            } else if let Some(first) = taken.insert(address, span) {
-                let problem = format!("`clients` is written twice for {address}");
-                decoder.report_again(span, first, problem, "keep one of them");
-            } else {
+            } else if decoder.meet(&mut taken, address, span, problem, "keep one of them") {
                 found.push((address, clients.clone()));
             }
         }
@@ -258,17 +256,6 @@ pub(super) fn network(help: &'static str) -> impl Kind<Network> {
 
 /// The help for a network or an address.
 pub(super) const NETWORK: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
-
-/// Records a keyword, or reports that it was already used.
-fn note(decoder: &mut Decoder, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
-    match words.iter().find(|(known, _)| *known == word) {
-        Some(&(_, first)) => {
-            let problem = format!("{word:?} is written twice");
-            decoder.report_again(span, first, problem, "keep one of them");
-        }
-        None => words.push((word, span)),
-    }
-}
 
 /// Reports networks that make no difference. The smallest network that contains a client decides.
 fn refuse_idle(decoder: &mut Decoder, rules: &[Rule], only_these: bool) {

@@ -91,6 +91,25 @@ impl Decoder {
         self.push(again.other(first.into(), "first here").help(help));
     }
 
+    /// Adds `value`, written at `place`, to those that were `met`, and returns whether it is new. If not, adds a
+    /// mistake.
+    pub(crate) fn meet<T: PartialEq>(
+        &mut self,
+        met: &mut Vec<(T, Span)>,
+        value: T,
+        place: impl Into<Span>,
+        problem: String,
+        help: &str,
+    ) -> bool {
+        let known = met.iter().find(|(known, _)| *known == value);
+        let first = known.map(|(_, first)| *first);
+        match first {
+            Some(first) => self.report_again(place, first, problem, help),
+            None => met.push((value, place.into())),
+        }
+        first.is_none()
+    }
+
     /// Whether there are no mistakes so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

@@ -118,16 +118,11 @@ pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> (Listen, Listener
     let mut listeners = Listeners::default();
     let mut encrypted = Vec::new();
     for ((address, encryption), span) in decoder.values_at(node, encrypted::listener) {
-        let earlier = listeners.0.iter().find(|(earlier, _)| *earlier == address);
-        let shares = earlier.is_some() && shares(&encrypted, address, encryption);
+        let shares = listeners.has(address) && shares(&encrypted, address, encryption);
         encrypted.extend(encryption.map(|encryption| (address, encryption)));
-        match earlier {
-            Some(_) if shares => {}
-            Some((_, first)) => {
-                let problem = format!("{address} is listed twice");
-                decoder.report_again(span, *first, problem, "keep one of them");
-            }
-            None => listeners.0.push((address, span)),
+        if !shares {
+            let problem = format!("{address} is listed twice");
+            decoder.meet(&mut listeners.0, address, span, problem, "keep one of them");
         }
     }
     let nodes = block(node);

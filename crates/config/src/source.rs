@@ -1,12 +1,10 @@
 //! The words of a zone that name sources of answers.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kdl::KdlNode;
 
-use super::decode::{Decoder, Shape, block, child, head, text};
-use super::error::Span;
+use super::decode::{Decoder, Shape, block, child, text};
 use super::forward::{self, Forward, Place};
 use super::kubernetes::{self, Kubernetes};
 use super::lists::{self, List, Lists};
@@ -84,7 +82,7 @@ pub(super) fn decode_named<'k>(
     place: Place<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<NamedSource> {
-    let mut met: HashMap<String, Span> = HashMap::new();
+    let mut met = Vec::new();
     let mut sources = Vec::new();
     for node in nodes {
         decoder.check(node, &CHECKED);
@@ -111,17 +109,13 @@ pub(super) fn decode_named<'k>(
                 decoder.report(passes_on, problem, "remove it");
             }
         }
-        let source = decode(decoder, place, inner);
-        let (Some(name), Some(source)) = (name, source) else {
+        let (Some(name), Some(source)) = (name, decode(decoder, place, inner)) else {
             continue;
         };
-        if let Some(first) = met.get(&name) {
-            let problem = format!("source {name:?} is written twice");
-            decoder.report_again(node, *first, problem, "rename one of them");
-            continue;
+        let problem = format!("source {name:?} is written twice");
+        if decoder.meet(&mut met, name.clone(), node, problem, "rename one of them") {
+            sources.push(NamedSource { name, source });
         }
-        met.insert(name.clone(), head(node));
-        sources.push(NamedSource { name, source });
     }
     sources
 }

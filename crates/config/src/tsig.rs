@@ -4,8 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Decoder, arguments, block, child, head, text, word};
-use super::error::Span;
+use super::decode::{Decoder, arguments, block, child, text, word};
 use super::files::{Files, TEXT_HELP};
 use super::name::zone_name;
 use super::words::{Table, words};
@@ -42,7 +41,8 @@ const SHORTEST: usize = 16;
 
 /// Decodes the `tsig` nodes.
 pub(super) fn decode<'k>(decoder: &mut Decoder, nodes: impl Iterator<Item = &'k KdlNode>) -> Vec<Key> {
-    let mut met: Vec<(Key, Span)> = Vec::new();
+    let mut met = Vec::new();
+    let mut keys = Vec::new();
     for node in nodes {
         let written = TSIG.read(decoder, node);
         let secret = secret(decoder, node);
@@ -50,17 +50,13 @@ pub(super) fn decode<'k>(decoder: &mut Decoder, nodes: impl Iterator<Item = &'k 
         let (Some(name), Some(secret)) = (name, secret) else {
             continue;
         };
-        let Some(key) = Key::new(&name, written.algorithm, &secret) else {
-            continue;
-        };
-        if let Some((_, first)) = met.iter().find(|(known, _)| known.name() == key.name()) {
-            let problem = format!("the key {name} is written twice");
-            decoder.report_again(node, *first, problem, "rename one of them");
-            continue;
+        let problem = format!("the key {name} is written twice");
+        let key = Key::new(&name, written.algorithm, &secret);
+        if decoder.meet(&mut met, name, node, problem, "rename one of them") {
+            keys.extend(key);
         }
-        met.push((key, head(node)));
     }
-    met.into_iter().map(|(key, _)| key).collect()
+    keys
 }
 
 /// Reads the shared secret in base64, here or in a file.

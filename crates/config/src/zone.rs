@@ -157,24 +157,17 @@ pub(super) fn decode(
     let clients = first(decoder, nodes, "clients");
     let clients = clients.map(|node| clients::decode(decoder, &clients::OF_ZONE.shape, node));
     let mut stages = Vec::new();
-    let mut used: Vec<(usize, Span)> = Vec::new();
+    let mut used = Vec::new();
     for stage in nodes {
         match stage.name().value() {
             "use" => {
                 let Some(index) = decode_use(decoder, filters, stage) else {
                     continue;
                 };
-                let span = head(stage);
-                match used.iter().find(|(known, _)| *known == index) {
-                    Some((_, first)) => {
-                        let problem = format!("filter {:?} is used twice in this zone", filters.name(index));
-                        let help = "keep one; for a second run, define a second filter with the same module";
-                        decoder.report_again(span, *first, problem, help);
-                    }
-                    None => {
-                        used.push((index, span));
-                        stages.push(Stage::Filter(index));
-                    }
+                let problem = format!("filter {:?} is used twice in this zone", filters.name(index));
+                let help = "keep one; for a second run, define a second filter with the same module";
+                if decoder.meet(&mut used, index, stage, problem, help) {
+                    stages.push(Stage::Filter(index));
                 }
             }
             "cache" => stages.push(Stage::Cache(cache::CACHE.read(decoder, stage))),
