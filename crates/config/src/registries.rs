@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, fitting, named_nodes, path};
+use super::decode::{Decoder, Wrong, fitting, path};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -14,7 +14,7 @@ words! {
     /// `registries { … }`: how to access registries.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#,
-        then finish;
+        then place_files;
 
     /// User names and passwords, as in docker's `config.json`; read for each pull.
     one "credentials" credentials: Option<PathBuf> = ("none": "FILE") in path, "a file";
@@ -23,7 +23,7 @@ words! {
     /// HTTP proxy.
     one "proxy" proxy: Option<String> = ("none": "http://proxy.example:3128") in proxy, "`\"http://HOST:PORT\"`";
     /// Hosts that are asked before the registry, in this order.
-    hands "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts: the registry, then its mirrors";
+    tables "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts: the registry, then its mirrors";
     /// Hosts that are asked without TLS.
     list "plain-http"(1..=16) plain_http: Vec<String> = ("none": "10.0.0.5:5000") in host, "hosts";
     /// How often tags are checked.
@@ -34,25 +34,26 @@ words! {
     one "keep" keep: usize = "256MiB" in size(0..=64 << 30);
 }
 
-const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mirror.example:5000""#);
+/// A registry and its mirrors.
+const MIRROR: Table<Option<(String, Vec<String>)>> = Table::of_values(
+    2..=16,
+    r#"mirror "registry.example" "mirror.example:5000""#,
+    read_mirror,
+);
 
 /// The scheme of a proxy.
 const PROXY: &str = "http://";
 
-/// Places the files, and reads the mirrors.
-fn finish(decoder: &mut Decoder, node: &KdlNode, registries: &mut Registries) {
+fn place_files(decoder: &mut Decoder, _: &KdlNode, registries: &mut Registries) {
     for file in [&mut registries.credentials, &mut registries.ca]
         .into_iter()
         .flatten()
     {
         *file = decoder.files.at(&file);
     }
-    let mirrors = named_nodes(block(node), "mirror");
-    registries.mirrors = mirrors.filter_map(|node| mirror(decoder, node)).collect();
 }
 
-fn mirror(decoder: &mut Decoder, node: &KdlNode) -> Option<(String, Vec<String>)> {
-    decoder.check(node, &MIRROR.shape);
+fn read_mirror(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<(String, Vec<String>)> {
     let mut hosts = decoder.values(node, host).into_iter();
     Some((hosts.next()?, hosts.collect()))
 }

@@ -12,31 +12,41 @@ words! {
     /// `signatures { … }`: one of these must have signed each pulled module; if empty, no signature is needed.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Signatures in SIGNATURES(0..=0): r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
-        then read_signers;
+        then read_identities;
 
     /// A public key in PEM.
-    hands "key" keys: Vec<Key> = none in KEY, "a name and a file";
+    tables "key" keys: Vec<Key> = none in KEY, "a name and a file";
     /// Sigstore's trusted root in JSON: at most 64 authorities and logs of each kind.
-    hand "trust-root" trust_root: Option<TrustRoot> = none in TRUST_ROOT, "a file; only with `identity`";
+    table "trust-root" trust_root: Option<TrustRoot> = ("none") in TRUST_ROOT, "a file; only with `identity`";
     /// A signer whose signatures are accepted with any key.
     hands "identity" identities: Vec<SigningIdentity> = none in IDENTITY, "a name";
 }
 
-pub(super) const KEY: Table<()> = Table::plain(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#);
+const KEY: Table<Option<Key>> =
+    Table::of_values(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#, read_key);
 
-const TRUST_ROOT: Table<()> = Table::plain(1..=1, r#"trust-root "/etc/dnsweir/trusted_root.json""#);
+const TRUST_ROOT: Table<Option<TrustRoot>> = Table::of_values(
+    1..=1,
+    r#"trust-root "/etc/dnsweir/trusted_root.json""#,
+    read_trust_root,
+);
 
 words! {
-    /// An `identity` as written.
-    pub(super) struct Written in IDENTITY(1..=1):
+    /// `identity "NAME" subject="…" issuer="…"`: a signer whose signatures are accepted with any key.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SigningIdentity in IDENTITY(1..=1):
         r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#;
 
     /// Its name in the configuration.
-    value "NAME" name: Option<String> = ("required") in text;
+    value "NAME" name: String = required in text;
     /// The address or URI in the certificate; a final `*` matches any ending.
-    property "subject" subject: Option<String> = ("required") in subject, "an address or a URI";
+    property "subject" subject: String = required in subject, "an address or a URI";
     /// The issuer in the certificate.
-    property "issuer" issuer: Option<String> = ("required") in issuer, "a URL";
+    property "issuer" issuer: String = required in issuer, "a URL";
+    besides {
+        /// Its span.
+        span: Span;
+    }
 }
 
 words! {
@@ -72,19 +82,6 @@ pub struct TrustRoot {
     pub span: Span,
 }
 
-/// `identity "NAME" subject="…" issuer="…"`: a signer whose signatures are accepted with any key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SigningIdentity {
-    /// Its name in the configuration and in output.
-    pub name: String,
-    /// The address or URI in the certificate; a final `*` matches any ending.
-    pub subject: String,
-    /// The identity provider that authenticated the signer to the authority.
-    pub issuer: String,
-    /// Its span.
-    pub span: Span,
-}
-
 impl Signatures {
     /// The names that `signed-by` may use, with their spans.
     fn names(&self) -> impl Iterator<Item = (&str, Span)> {
@@ -92,50 +89,33 @@ impl Signatures {
         let identities = self.identities.iter();
         keys.chain(identities.map(|identity| (identity.name.as_str(), identity.span)))
     }
-
-    /// Reports a `name` that is already used; returns whether it is new.
-    fn is_new(&self, decoder: &mut Decoder, name: &str, span: Span) -> bool {
-        let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
-            return true;
-        };
-        let problem = format!("{name:?} is defined twice in `signatures`");
-        decoder.report_again(span, first, problem, "give one of them another name");
-        false
-    }
 }
 
-fn read_signers(decoder: &mut Decoder, node: &KdlNode, read: &mut Signatures) {
+/// Reads the identities, and checks all signers together.
+fn read_identities(decoder: &mut Decoder, node: &KdlNode, read: &mut Signatures) {
     let nodes = block(node);
     if child(nodes, "key").or(child(nodes, "identity")).is_none() {
         let help = format!("{}, or remove it", SIGNATURES.shape.help());
         decoder.report(node, "`signatures` names no key and no identity", help);
     }
-    for node in named_nodes(nodes, "key") {
-        if let Some(key) = key(decoder, node)
-            && read.is_new(decoder, &key.name, key.span)
-        {
-            read.keys.push(key);
-        }
-    }
-    read.trust_root = trust_root(decoder, nodes);
     for node in named_nodes(nodes, "identity") {
         if child(nodes, "trust-root").is_none() {
             decoder.report(node, "`identity` needs a `trust-root`", TRUST_ROOT.shape.help());
         }
-        if let Some(identity) = identity(decoder, node)
-            && read.is_new(decoder, &identity.name, identity.span)
-        {
-            read.identities.push(identity);
-        }
+        read.identities.extend(identity(decoder, node));
     }
     if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
         let problem = "`trust-root` has no effect without an `identity`";
         decoder.report(node, problem, IDENTITY.shape.help());
     }
+    let mut met = Vec::new();
+    for (name, span) in read.names() {
+        let problem = format!("{name:?} is defined twice in `signatures`");
+        decoder.meet(&mut met, name, span, problem, "give one of them another name");
+    }
 }
 
-fn key(decoder: &mut Decoder, node: &KdlNode) -> Option<Key> {
-    decoder.check(node, &KEY.shape);
+fn read_key(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<Key> {
     let mut words = arguments(node).filter_map(|entry| decoder.value("key", entry, text));
     let (name, file) = (words.next()?, words.next()?);
     drop(words);
@@ -145,9 +125,8 @@ fn key(decoder: &mut Decoder, node: &KdlNode) -> Option<Key> {
     Some(Key { name, pem, span })
 }
 
-fn trust_root(decoder: &mut Decoder, nodes: &[KdlNode]) -> Option<TrustRoot> {
-    let node = child(nodes, "trust-root")?;
-    let file = decoder.scalar(nodes, TRUST_ROOT.shape.example, text)?;
+fn read_trust_root(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<TrustRoot> {
+    let file = decoder.argument(node, text)?;
     let help = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
     let json = file_of(decoder, node, &file, help)?;
     let span = head(node);
@@ -160,20 +139,18 @@ fn file_of(decoder: &mut Decoder, node: &KdlNode, file: &str, help: &str) -> Opt
     decoder.file(node.name().value(), &path, node, Files::text, help)
 }
 
+/// Decodes an `identity`; `None` if it is incomplete.
 fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
-    let written = IDENTITY.read(decoder, node);
+    let read = IDENTITY.read(decoder, node);
     for property in IDENTITY.shape.properties {
         if super::decode::property(node, property).is_none() {
             let problem = format!("`identity` needs `{property}=`");
             decoder.report(node, problem, IDENTITY.shape.help());
         }
     }
-    Some(SigningIdentity {
-        name: written.name?,
-        subject: written.subject?,
-        issuer: written.issuer?,
-        span: head(node),
-    })
+    let span = head(node);
+    let is_complete = !read.subject.is_empty() && !read.issuer.is_empty();
+    is_complete.then_some(SigningIdentity { span, ..read })
 }
 
 /// Reads an address or URI, or a prefix of some.

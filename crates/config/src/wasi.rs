@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, block, fitting, named_nodes, text, value_span};
+use super::decode::{Decoder, Wrong, block, fitting, text, value_span};
 use super::environment::is_name;
 use super::words::{Table, words};
 
 words! {
     /// `wasi { … }`: the parts of WASI that a filter may use.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then finish;
+    pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then refuse_empty;
 
     /// The time of day, and elapsed time; without it, the clock only counts how often it is read.
     switch "clock" clock: bool = off;
@@ -23,7 +23,7 @@ words! {
     /// These variables of dnsweir's environment; without it, an empty environment.
     list "env"(1..=64) env: Vec<String> = ("none": "TZ" "REGION") in variable, "names";
     /// A folder whose files are readable while the filter is configured.
-    hands "folder" folders: Vec<Folder> = none in FOLDER, "a path";
+    tables "folder" folders: Vec<Folder> = none in FOLDER, "a path";
 }
 
 /// A folder that a filter may read while it is configured.
@@ -37,7 +37,7 @@ pub struct Folder {
     pub state: u64,
 }
 
-const FOLDER: Table<()> = Table::plain(1..=1, r#"folder "/etc/lists""#);
+const FOLDER: Table<Option<Folder>> = Table::of_values(1..=1, r#"folder "/etc/lists""#, read_folder);
 
 impl Wasi {
     /// The permissions granted, in the words of the configuration.
@@ -52,14 +52,12 @@ impl Wasi {
     }
 }
 
-/// Reads the folders, and reports a `wasi` that grants nothing.
-fn finish(decoder: &mut Decoder, node: &KdlNode, wasi: &mut Wasi) {
+/// Reports a `wasi` that grants nothing.
+fn refuse_empty(decoder: &mut Decoder, node: &KdlNode, _: &mut Wasi) {
     if block(node).is_empty() {
         let help = format!("{}, or remove it", WASI.shape.help());
         decoder.report(node, "`wasi` grants nothing", help);
     }
-    let folders = named_nodes(block(node), "folder");
-    wasi.folders = folders.filter_map(|node| folder(decoder, node)).collect();
 }
 
 /// Reads the name of an environment variable.
@@ -68,8 +66,7 @@ fn variable(value: &KdlValue) -> Result<String, Wrong> {
     fitting(value, is_name, "is not the name of an environment variable", help)
 }
 
-fn folder(decoder: &mut Decoder, node: &KdlNode) -> Option<Folder> {
-    decoder.check(node, &FOLDER.shape);
+fn read_folder(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<Folder> {
     let name = decoder.argument(node, text)?;
     let path = decoder.files.at(&name);
     match state(&path) {

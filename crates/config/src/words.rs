@@ -23,15 +23,15 @@
 //! - `list "WORD"(1..=16)`: a node with a number of values within the range.
 //! - `switch`: a node whose presence turns something on.
 //! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`. Both may also be
-//!   described: `(none: "…")` and `("…")`.
+//!   described: `(none: "…")` and `("…")`. `tables`: such nodes, of which each may be wrong and then reads `None`.
 //! - `hand`, or `hands` if it may be repeated: a node whose field is filled in by code next to the table.
 //!   `stage`: a repeatable node whose position matters. `values`: the values of the node itself, read by such
 //!   code.
 //!
 //! A default is a value, or in parentheses a description for the reference with a correct value to show:
-//! `("all": "shop")`; `else` then gives the field's default if it is not `None`. A function after `then`
-//! checks the fields together. Words without a field go into `by hand { … }`, fields without a word into
-//! `besides { … }`.
+//! `("all": "shop")`; `else` then gives the field's default if it is not `None`. A `required` value or property
+//! has none. A function after `then` reads what is left to read, and checks the fields together. Words without a
+//! field go into `by hand { … }`, fields without a word into `besides { … }`.
 
 use std::ops::RangeInclusive;
 
@@ -227,7 +227,7 @@ macro_rules! words {
         pub(crate) const $TABLE: $crate::words::Table<$T> = {
             #[allow(unused_imports, reason = "what each is for, not each table has")]
             use $crate::{
-                decode::{Decoder, Shape, child},
+                decode::{Decoder, Shape, child, named_nodes},
                 words::{Form, Preset, Table, Which, Word, count, names, words},
             };
             #[allow(dead_code, reason = "some nodes have no row for their values")]
@@ -292,6 +292,9 @@ macro_rules! words {
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] $absent:ident [$kind:expr]) => {
         child($b, $word).map(|node| $kind.read($m, node))
     };
+    (@read tables [$m:ident $n:ident $b:ident] $word:literal [] $default:tt [$kind:expr]) => {
+        named_nodes($b, $word).filter_map(|node| $kind.read($m, node)).collect()
+    };
     (@read hand $($rest:tt)*) => { Default::default() };
     (@read hands $($rest:tt)*) => { Default::default() };
     (@read stage $($rest:tt)*) => { Default::default() };
@@ -299,6 +302,9 @@ macro_rules! words {
     (@read $form:ident [$m:ident $n:ident $b:ident] $word:literal []
         ($text:literal: $($example:literal)+, else $absent:expr) [$kind:expr]) => {
         words!(@written $form [$m $n $b] $word ($text: $($example)+) $kind).unwrap_or_else(|| $absent)
+    };
+    (@read $form:ident [$m:ident $n:ident $b:ident] $word:literal [] required [$kind:expr]) => {
+        words!(@written $form [$m $n $b] $word required $kind).unwrap_or_default()
     };
     (@read $form:ident [$m:ident $n:ident $b:ident] $word:literal [] $default:literal [$kind:expr]) => {
         words!(@written $form [$m $n $b] $word $default $kind)
@@ -333,13 +339,7 @@ macro_rules! words {
             ..words!(@row $word Form::Switch, off $bounds $meaning)
         }
     };
-    (@word one $word:literal [] $default:tt [$kind:expr] $bounds:tt $meaning:tt) => {
-        Word {
-            kind: Some(|value| ($kind)(value).map(drop)),
-            shape: &Shape::plain(1..=1, words!(@example $word $default)),
-            ..words!(@row $word Form::Node, $default $bounds $meaning)
-        }
-    };
+    (@word one $word:literal [] $($rest:tt)*) => { words!(@word list $word [1..=1] $($rest)*) };
     (@word list $word:literal [$count:expr] $default:tt [$kind:expr] $bounds:tt $meaning:tt) => {
         Word {
             kind: Some(|value| ($kind)(value).map(drop)),
@@ -378,6 +378,7 @@ macro_rules! words {
         }
     };
     (@word table $($rest:tt)*) => { words!(@word hand $($rest)*) };
+    (@word tables $($rest:tt)*) => { words!(@word hands $($rest)*) };
     (@word hand $word:literal [] $default:tt [$table:expr] $bounds:tt $meaning:tt) => {
         Word {
             shape: &$table.shape,
