@@ -28,24 +28,16 @@ pub fn schema() -> String {
 /// Writes a node.
 fn node(text: &mut String, depth: usize, word: &Word) {
     let indent = "    ".repeat(depth);
+    let (name, description) = (word.name, described(word));
     // Infallible for String, here and below.
-    let _ = writeln!(
-        text,
-        "{indent}node {:?} description={} {{",
-        word.name,
-        described(word)
-    );
+    let _ = writeln!(text, "{indent}node {name:?} description={description} {{");
     if !matches!(word.form, Form::Repeated | Form::Stage) {
         let _ = writeln!(text, "{indent}    max 1");
     }
     values(text, depth + 1, word);
     for property in word.words.iter().filter(|word| word.form == Form::Property) {
-        let _ = writeln!(
-            text,
-            "{indent}    prop {:?} description={} {{",
-            property.name,
-            described(property)
-        );
+        let (name, description) = (property.name, described(property));
+        let _ = writeln!(text, "{indent}    prop {name:?} description={description} {{");
         kind(text, depth + 2, &property.takes());
         let _ = writeln!(text, "{indent}    }}");
     }
