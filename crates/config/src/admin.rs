@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::address;
-use super::decode::{Decoder, Wrong, boolean, child, fitting, property};
+use super::decode::{Decoder, Wrong, boolean, fitting, property};
 use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::words::words;
@@ -13,7 +13,7 @@ use super::words::words;
 words! {
     /// `admin "ADDRESS"…`
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Admin in ADMIN(1..=8): r#"admin "127.0.0.1:9253""#;
+    pub struct Admin in ADMIN(1..=8): r#"admin "127.0.0.1:9253""#, then finish;
 
     /// The addresses for HTTP; the default port is 9253.
     values "ADDRESS" addresses: Vec<SocketAddr> = ("required"), "addresses";
@@ -28,13 +28,8 @@ words! {
 /// The default port: that of node-cache's metrics.
 const PORT: u16 = 9253;
 
-/// Decodes `admin`. Its ports must not clash with a listener's TCP ports.
-pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Listeners) -> Admin {
-    let Some(node) = child(nodes, "admin") else {
-        return Admin::default();
-    };
-    let mut admin = ADMIN.read(decoder, node);
-    admin.addresses = addresses(decoder, node, listeners);
+fn finish(decoder: &mut Decoder, node: &KdlNode, admin: &mut Admin) {
+    admin.addresses = addresses(decoder, node);
     let shown = [
         ("host", admin.host.is_some()),
         ("queries", admin.queries == Some(true)),
@@ -45,7 +40,6 @@ pub(super) fn decode(decoder: &mut Decoder, nodes: &[KdlNode], listeners: &Liste
             decoder.report(entry, problem, "leave out one of the two");
         }
     }
-    admin
 }
 
 /// The address in an argument of `admin`.
@@ -53,10 +47,11 @@ pub(super) fn address_of(entry: &KdlEntry) -> Option<SocketAddr> {
     address(PORT)(entry.value()).ok()
 }
 
-fn addresses(decoder: &mut Decoder, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
+/// Reads the addresses, whose ports must not clash with those of listeners for TCP.
+fn addresses(decoder: &mut Decoder, node: &KdlNode) -> Vec<SocketAddr> {
     let mut own = Listeners::default();
     for (admin, span) in decoder.values_at(node, address(PORT)) {
-        if let Some((listener, place)) = listeners.sharing_port_with(admin) {
+        if let Some((listener, place)) = decoder.around.listeners.sharing_port_with(admin) {
             let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
             let taken = Diagnostic::new(span, problem).other(place, "a listener serves UDP and TCP");
             decoder.push(taken.help("give `admin` another port: admin \"127.0.0.1:9253\""));

@@ -13,6 +13,7 @@ use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, unreadable_help};
+use super::source::Surroundings;
 use super::{environment, syntax};
 
 pub use super::kind::{Kind, Takes, Wrong, boolean, nearest, text, whole, word};
@@ -54,6 +55,8 @@ impl Shape {
 pub struct Decoder {
     /// Reads the files that they name.
     pub files: Files,
+    /// What was read before, to check other words against.
+    pub(super) around: Surroundings,
     found: Vec<Diagnostic>,
     /// Whether one of them is a node that is not allowed where it is.
     unknown: bool,
@@ -64,6 +67,7 @@ impl Decoder {
     pub(super) fn new(folder: &Path) -> Decoder {
         Decoder {
             files: Files::new(folder),
+            around: Surroundings::default(),
             found: Vec::new(),
             unknown: false,
         }

@@ -14,10 +14,10 @@ use super::listen::Listeners;
 use super::name::zone_name;
 use super::node::{Node, NodeMode};
 use super::resolv_conf::{self, NameServers};
+use super::source::Surroundings;
 use super::units::{duration, ms, s, spell_duration};
 use super::upstream::{Encryption, NamedUpstream, Next, Policy, Protocol, Upstream};
 use super::words::words;
-use crate::dns::tsig::Key;
 use crate::tls::{self, Trust};
 
 /// The most upstreams in one `forward`, including those from a resolv.conf.
@@ -26,7 +26,7 @@ const MOST_UPSTREAMS: usize = 16;
 words! {
     /// `forward "ADDRESS"… { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct Forward in FORWARD(1..=MOST_UPSTREAMS): r#"forward "10.96.0.11" { protocol "tcp" }"#;
+    pub struct Forward in FORWARD(1..=MOST_UPSTREAMS): r#"forward "10.96.0.11" { protocol "tcp" }"#, then finish;
 
     /// The upstreams, or files such as `/etc/resolv.conf` whose name servers are used; the default port is 53. [With a
     /// scheme](#encrypted-upstreams), also names.
@@ -168,32 +168,18 @@ const OUTCOMES: [(&str, Next); 4] = [
     ("REFUSED", Next::Refused),
 ];
 
-/// The surroundings of a source that its decoder needs.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub listeners: &'a Listeners,
-    pub node: Option<&'a Node>,
-    /// The keys that may sign zone transfers.
-    pub keys: &'a [Key],
-    /// The names of its zone; none for a named source.
-    pub zones: &'a [String],
-    /// Whether the configuration identifies pods.
-    pub pods: bool,
-}
-
-/// Decodes `forward`.
-pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Forward {
-    let mut forward = FORWARD.read(decoder, node);
+/// Reads the upstreams, and checks words together.
+fn finish(decoder: &mut Decoder, node: &KdlNode, forward: &mut Forward) {
     let nodes = block(node);
-    let scheme = read_upstreams(decoder, place, node, &mut forward);
+    let scheme = read_upstreams(decoder, node, forward);
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
     }
-    check_bootstrap(decoder, place, node, &mut forward);
+    check_bootstrap(decoder, node, forward);
     if let Some(tls) = child(nodes, "tls") {
         forward.trust = encrypted::trust(decoder, tls);
     }
-    refuse_unfit(decoder, nodes, &forward, scheme);
+    refuse_unfit(decoder, nodes, forward, scheme);
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
             .or(child(nodes, "deadline"))
@@ -205,11 +191,10 @@ pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) ->
         );
         decoder.report(written, problem, "lower `timeout` or raise `deadline`");
     }
-    forward
 }
 
 /// Requires `bootstrap` for named upstreams; its servers must not be this proxy.
-fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forward: &mut Forward) {
+fn check_bootstrap(decoder: &mut Decoder, node: &KdlNode, forward: &mut Forward) {
     let written = child(block(node), "bootstrap");
     if let (Some(named), None) = (forward.named.first(), written) {
         let problem = format!("no server is named that knows the addresses of {}", named.host);
@@ -219,7 +204,7 @@ fn check_bootstrap(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode, forw
     }
     for entry in written.into_iter().flat_map(arguments) {
         if let Ok(server) = address(DNS_PORT)(entry.value()) {
-            refuse_loop(decoder, place, server, entry.into());
+            refuse_loop(decoder, server, entry.into());
             forward.bootstrap_interfaces.push(interface(entry, server));
         }
     }
@@ -261,12 +246,13 @@ struct Found {
 
 impl Found {
     /// Takes the name servers in the resolv.conf at `path`.
-    fn take_file(&mut self, decoder: &mut Decoder, place: Place<'_>, entry: &KdlEntry, path: &str) {
+    fn take_file(&mut self, decoder: &mut Decoder, entry: &KdlEntry, path: &str) {
         let span = Span::from(entry);
         self.schemes.push((None, span));
         let path = decoder.files.at(path);
         decoder.files.note(&path);
-        let servers = resolv_conf::name_servers(&path, |server| is_loop(place.listeners, place.node, server));
+        let Surroundings { listeners, node, .. } = &decoder.around;
+        let servers = resolv_conf::name_servers(&path, |server| is_loop(listeners, node.as_ref(), server));
         self.written.push(Written::In(path.clone()));
         let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
         let servers = servers.unwrap_or_else(|problem| {
@@ -310,23 +296,18 @@ impl Found {
 }
 
 /// Reads the upstreams. Returns their common scheme, if there is one.
-fn read_upstreams(
-    decoder: &mut Decoder,
-    place: Place<'_>,
-    node: &KdlNode,
-    forward: &mut Forward,
-) -> Option<Encryption> {
+fn read_upstreams(decoder: &mut Decoder, node: &KdlNode, forward: &mut Forward) -> Option<Encryption> {
     let mut found = Found::default();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
-            Some(path) => found.take_file(decoder, place, entry, path),
+            Some(path) => found.take_file(decoder, entry, path),
             None => found.take(decoder, entry),
         }
     }
     for (target, span, _) in found.targets {
         match target {
             Target::At(upstream) => {
-                refuse_loop(decoder, place, upstream.address, span);
+                refuse_loop(decoder, upstream.address, span);
                 forward.upstreams.push(upstream);
             }
             Target::Named(upstream) => forward.named.push(upstream),
@@ -388,13 +369,14 @@ fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
 }
 
 /// Reports an upstream that is this proxy.
-fn refuse_loop(decoder: &mut Decoder, place: Place<'_>, upstream: SocketAddr, span: Span) {
+fn refuse_loop(decoder: &mut Decoder, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
         let problem = format!("{upstream} is not the address of a server");
         decoder.report(span, problem, "write the address of the server to ask");
         return;
     }
-    let Some((listener, listens)) = loops(place.listeners, place.node, upstream) else {
+    let Surroundings { listeners, node, .. } = &decoder.around;
+    let Some((listener, listens)) = loops(listeners, node.as_ref(), upstream) else {
         return;
     };
     let why = match listener.ip().is_unspecified() {

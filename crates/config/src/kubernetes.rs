@@ -7,8 +7,8 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Decoder, Wrong, arguments, block, boolean, child, fitting, text, value_span, word};
 use super::files;
-use super::forward::{Place, is_path};
-use super::name::zone_name;
+use super::forward::is_path;
+use super::name::{is_within, zone_name};
 use super::resolv_conf::search_list;
 use super::selector::HELP as SELECTOR_HELP;
 use super::transfer::{self, Transfer};
@@ -18,7 +18,8 @@ use super::words::{Table, words};
 words! {
     /// `kubernetes { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct Kubernetes in KUBERNETES(0..=0): r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#;
+    pub struct Kubernetes in KUBERNETES(0..=0): r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#,
+        then finish;
 
     /// The domain in which services' names end.
     one "domain" domain: String = ("the zone's first name that is not a reverse name, or `\"cluster.local\"`":
@@ -39,11 +40,11 @@ words! {
     /// TTL of the answers.
     one "ttl" ttl: Duration = "5s" in ttl(s(0)..=s(3600));
     /// Domains of [multi-cluster services](#multicluster).
-    hand "multicluster" multicluster: Vec<String> = none in MULTICLUSTER, "names";
+    table "multicluster" multicluster: Vec<String> = ("none") in MULTICLUSTER, "names";
     /// [Zones of services' outside addresses](#external).
-    hand "external" external: Option<External> = none in EXTERNAL, "names";
+    table "external" external: Option<External> = none in EXTERNAL, "names";
     /// [Answers a pod's whole search at once](#autopath); these domains are searched after those of the cluster.
-    hand "autopath" autopath: Option<Vec<String>> = off in AUTOPATH, "domains, or paths of a `resolv.conf`";
+    table "autopath" autopath: Option<Vec<String>> = off in AUTOPATH, "domains, or paths of a `resolv.conf`";
     /// Missing names at or below these names (without a value, all) are left to the next stage.
     table "fallthrough" fallthrough: Vec<String> = ("off") in FALLTHROUGH, "names";
     /// How to connect to the API server.
@@ -53,7 +54,7 @@ words! {
     /// Memory for the cluster's objects. A new or changed object that does not fit is ignored and reported.
     one "memory" memory: usize = "256MiB" in size(1 << 20..=1 << 36);
     /// Who may transfer the zone of `domain` and the reverse zones; NOTIFY is sent at most every five seconds.
-    hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
+    table "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
 }
 
 /// `pods "disabled" | "insecure" | "verified"`: which pod names exist.
@@ -71,7 +72,7 @@ pub enum Pods {
 words! {
     /// `external "ZONE"… headless=#true apex="LABEL"`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct External in EXTERNAL(1..=16): r#"external "example.org" headless=#true"#;
+    pub struct External in EXTERNAL(1..=16): r#"external "example.org" headless=#true"#, then read_zones;
 
     /// The zones; lowercased, each ending in a dot.
     values "ZONE" zones: Vec<String> = ("required"), "names";
@@ -102,8 +103,15 @@ pub(super) const FALLTHROUGH: Table<Vec<String>> = Table::of_values(
     },
 );
 
-const MULTICLUSTER: Table<()> = Table::plain(1..=16, r#"multicluster "clusterset.local""#);
-const AUTOPATH: Table<()> = Table::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
+const MULTICLUSTER: Table<Vec<String>> = Table::of_values(
+    1..=16,
+    r#"multicluster "clusterset.local""#,
+    |decoder, node, _| own_names(decoder, node),
+);
+
+/// The search domains of pods after those of the cluster.
+const AUTOPATH: Table<Vec<String>> =
+    Table::of_values(0..=MOST_SEARCHED, r#"autopath "corp.example""#, read_domains);
 
 /// A word with which some queries are passed to the stages below.
 pub(super) const PASSES_ON: [&str; 1] = ["fallthrough"];
@@ -124,47 +132,38 @@ const MOST_SEARCHED: usize = 29;
 /// Size limit of a kubeconfig, in bytes.
 const LONGEST_KUBECONFIG: u64 = 1 << 20;
 
-/// Decodes `kubernetes`.
-pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Kubernetes {
-    let mut kubernetes = KUBERNETES.read(decoder, node);
-    let (zones, nodes) = (place.zones, block(node));
-    let external = external(decoder, zones, nodes);
-    let multicluster = child(nodes, "multicluster").map(|node| {
-        decoder.check(node, &MULTICLUSTER.shape);
-        own_names(decoder, zones, node)
-    });
-    let multicluster = multicluster.unwrap_or_default();
-    let is_other = |zone: &String| {
-        let others = external.iter().flat_map(|external| &external.zones);
-        others.chain(&multicluster).any(|other| other == zone)
-    };
+/// Chooses the default of `domain`, and checks `autopath`.
+fn finish(decoder: &mut Decoder, node: &KdlNode, kubernetes: &mut Kubernetes) {
     if kubernetes.domain.is_empty() {
-        let is_own = |zone: &&String| *zone != "." && !is_reverse(zone) && !is_other(zone);
-        let own = zones.iter().find(is_own);
+        let external = kubernetes.external.iter().flat_map(|external| &external.zones);
+        let others: Vec<&String> = external.chain(&kubernetes.multicluster).collect();
+        let is_own = |zone: &&String| *zone != "." && !is_reverse(zone) && !others.contains(zone);
+        let own = decoder.around.zones.iter().find(is_own);
         kubernetes.domain = own.map_or(DOMAIN, String::as_str).to_owned();
     }
-    kubernetes.multicluster = multicluster;
-    kubernetes.external = external;
-    kubernetes.autopath = autopath(decoder, nodes, kubernetes.pods);
-    kubernetes.transfer = transfer::decode(decoder, place.keys, nodes);
-    kubernetes
+    let Some((node, domains)) = child(block(node), "autopath").zip(kubernetes.autopath.as_ref()) else {
+        return;
+    };
+    if kubernetes.pods != Pods::Verified {
+        let problem = "`autopath` has to know which pod asks";
+        decoder.report(node, problem, "write `pods \"verified\"` beside it");
+    }
+    if domains.len() > MOST_SEARCHED {
+        let problem = format!("{} domains are too many to search in", domains.len());
+        decoder.report(node, problem, format!("at most {MOST_SEARCHED}"));
+    }
 }
 
-/// Decodes the zones of services' external addresses.
-fn external(decoder: &mut Decoder, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
-    let node = child(nodes, "external")?;
-    let mut external = EXTERNAL.read(decoder, node);
-    external.zones = own_names(decoder, zones, node);
-    Some(external)
+fn read_zones(decoder: &mut Decoder, node: &KdlNode, external: &mut External) {
+    external.zones = own_names(decoder, node);
 }
 
 /// The names in a node; reports names outside the zone, for which no query would arrive.
-fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<String> {
+fn own_names(decoder: &mut Decoder, node: &KdlNode) -> Vec<String> {
     let word = node.name().value();
     let mut names = Vec::new();
     for (name, span) in decoder.values_at(node, zone_name) {
-        let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
-        if !zones.iter().any(is_in) {
+        if !decoder.around.zones.iter().any(|zone| is_within(&name, zone)) {
             let problem = format!("`{word}`: no query for {name} comes to this zone");
             let help = format!("write the name behind `zone`, too: zone {name:?}");
             decoder.report(span, problem, help);
@@ -174,14 +173,7 @@ fn own_names(decoder: &mut Decoder, zones: &[String], node: &KdlNode) -> Vec<Str
     names
 }
 
-/// The search domains of pods after those of the cluster.
-fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<String>> {
-    let node = child(nodes, "autopath")?;
-    decoder.check(node, &AUTOPATH.shape);
-    if pods != Pods::Verified {
-        let problem = "`autopath` has to know which pod asks";
-        decoder.report(node, problem, "write `pods \"verified\"` beside it");
-    }
+fn read_domains(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<String> {
     let mut domains = Vec::new();
     for entry in arguments(node) {
         match entry.value().as_string().filter(|text| is_path(text)) {
@@ -189,11 +181,7 @@ fn autopath(decoder: &mut Decoder, nodes: &[KdlNode], pods: Pods) -> Option<Vec<
             None => domains.extend(decoder.value("autopath", entry, zone_name)),
         }
     }
-    if domains.len() > MOST_SEARCHED {
-        let problem = format!("{} domains are too many to search in", domains.len());
-        decoder.report(node, problem, format!("at most {MOST_SEARCHED}"));
-    }
-    Some(domains)
+    domains
 }
 
 /// The search list of a resolv.conf, without entries that are not domains.

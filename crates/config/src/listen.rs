@@ -17,7 +17,7 @@ use crate::tls::Identity;
 words! {
     /// `listen "ADDRESS"… { … }`
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Listen in LISTEN(1..=64): r#"listen "169.254.20.10" "10.96.0.10""#;
+    pub struct Listen in LISTEN(1..=64): r#"listen "169.254.20.10" "10.96.0.10""#, then finish;
 
     /// For UDP and TCP, or, with a scheme, for [TLS](#listeners-for-tls); the default port is 53.
     values "ADDRESS" addresses: Vec<SocketAddr> = ("required"), "addresses";
@@ -112,26 +112,23 @@ impl Listeners {
     }
 }
 
-/// Decodes `listen`. The addresses are returned even if there are other mistakes, for later checks.
-pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> (Listen, Listeners) {
-    let mut listen = LISTEN.read(decoder, node);
+/// Reads the addresses, also for later checks, and what depends on them.
+fn finish(decoder: &mut Decoder, node: &KdlNode, listen: &mut Listen) {
     let mut listeners = Listeners::default();
-    let mut encrypted = Vec::new();
     for ((address, encryption), span) in decoder.values_at(node, encrypted::listener) {
-        let shares = listeners.has(address) && shares(&encrypted, address, encryption);
-        encrypted.extend(encryption.map(|encryption| (address, encryption)));
+        let shares = listeners.has(address) && shares(&listen.encrypted, address, encryption);
+        listen
+            .encrypted
+            .extend(encryption.map(|encryption| (address, encryption)));
         if !shares {
             let problem = format!("{address} is listed twice");
             decoder.meet(&mut listeners.0, address, span, problem, "keep one of them");
         }
     }
-    let nodes = block(node);
-    let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
-    listen.clients = clients::decode_of_listener(decoder, nodes, &addresses);
-    listen.addresses = addresses;
-    listen.identity = identity(decoder, node, &encrypted);
-    listen.encrypted = encrypted;
-    (listen, listeners)
+    listen.addresses = listeners.0.iter().map(|(address, _)| *address).collect();
+    listen.clients = clients::decode_of_listener(decoder, block(node), &listen.addresses);
+    listen.identity = identity(decoder, node, &listen.encrypted);
+    decoder.around.listeners = listeners;
 }
 
 /// Whether a protocol can share an address with the one already there: QUIC, over UDP, can with TLS or HTTPS.

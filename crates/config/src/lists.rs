@@ -7,7 +7,6 @@ use kdl::{KdlNode, KdlValue};
 
 use super::clients::{NETWORK, network};
 use super::decode::{Decoder, Shape, Wrong, arguments, block, child, named_nodes, text, word};
-use super::forward::Place;
 use super::kubernetes::label;
 use super::location::{Properties, SOURCE};
 use super::name::zone_name;
@@ -134,20 +133,15 @@ pub(super) fn for_some(list: &KdlNode) -> impl Iterator<Item = &KdlNode> {
     FOR_SOME.iter().filter_map(move |word| child(block(list), word))
 }
 
-/// Decodes `lists`.
-pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Lists {
-    let of_lists = named_nodes(block(node), "list").flat_map(for_some);
+fn read_lists(decoder: &mut Decoder, node: &KdlNode, lists: &mut Lists) {
+    let nodes = block(node);
+    let of_lists = named_nodes(nodes, "list").flat_map(for_some);
     let of_pods = of_lists.filter(|node| node.name().value() != FOR_SOME[0]);
-    for word in of_pods.filter(|_| !place.pods) {
+    for word in of_pods.filter(|_| !decoder.around.pods) {
         let problem = format!("`{}` has to know which pod asks", word.name().value());
         let help = format!("write `{}` beside the zones", PODS.shape.example);
         decoder.report(word, problem, help);
     }
-    LISTS.read(decoder, node)
-}
-
-fn read_lists(decoder: &mut Decoder, node: &KdlNode, lists: &mut Lists) {
-    let nodes = block(node);
     for node in named_nodes(nodes, "list") {
         let Some(list) = list(decoder, node) else {
             continue;

@@ -18,7 +18,7 @@ use super::syntax;
 use super::upstream::Encryption;
 use super::whole::{Config, FILE};
 use super::zone;
-use super::{address, admin, clients, encrypted, forward, include, listen, node, source, tsig};
+use super::{address, admin, clients, encrypted, include, source, tsig};
 
 /// Reads the configuration at `path` and every file it names. `builtins` are the filters that
 /// `module "builtin:NAME"` may name.
@@ -41,11 +41,9 @@ pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> R
 }
 
 fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
-    let decoded = include::document(source, folder, |decoder, source, nodes| {
+    include::document(source, folder, |decoder, source, nodes| {
         decode(decoder, source, nodes, builtins)
-    });
-    // `None` only if there are other mistakes.
-    decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
+    })
 }
 
 /// The folder at which relative paths in a file start.
@@ -122,38 +120,24 @@ pub fn admin_addresses(path: &Path) -> Vec<SocketAddr> {
     source.text().lines().rev().find_map(of_line).unwrap_or_default()
 }
 
-/// Decodes the whole configuration. If there are mistakes, the result is `None` or must not be used.
-fn decode(
-    decoder: &mut Decoder,
-    source: &Source,
-    nodes: &[KdlNode],
-    builtins: Builtins<'_>,
-) -> Option<Config> {
+/// Decodes the whole configuration. If there are mistakes, the result must not be used.
+fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode], builtins: Builtins<'_>) -> Config {
     decoder.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
     let mut config = (FILE.fields)(decoder, &KdlNode::new("file"), nodes);
     check_presence(decoder, nodes);
-    let listen = child(nodes, "listen").map(|node| listen::decode(decoder, node));
-    let (listen, listeners) = listen.unzip();
-    let listeners = listeners.unwrap_or_default();
-    config.node = child(nodes, "node").map(|node| node::decode(decoder, &listeners, node));
+    decoder.around.node.clone_from(&config.node);
+    decoder.around.pods = config.pods.is_some();
 
     config.filters_folder = config.filters_folder.map(|path| decoder.files.at(path));
     let mut filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
     filters.decode_all(decoder, nodes);
-    let tsig = tsig::decode(decoder, named_nodes(nodes, "tsig"));
-    let place = forward::Place {
-        listeners: &listeners,
-        node: config.node.as_ref(),
-        keys: &tsig,
-        zones: &[],
-        pods: config.pods.is_some(),
-    };
+    decoder.around.keys = tsig::decode(decoder, named_nodes(nodes, "tsig"));
     let mut names = zone::Names::default();
     config.zones = named_nodes(nodes, "zone")
-        .map(|node| zone::decode(decoder, &mut filters, &mut names, place, node))
+        .map(|node| zone::decode(decoder, &mut filters, &mut names, node))
         .collect();
     zone::note_taken(&mut config.zones);
-    config.sources = source::decode_named(decoder, place, named_nodes(nodes, "source"));
+    config.sources = source::decode_named(decoder, named_nodes(nodes, "source"));
     // Without zones, everything would be reported as unused; so would a filter whose `use` is misspelled.
     if !config.zones.is_empty() && !decoder.has_unknown_nodes() {
         filters.refuse_unused(decoder);
@@ -161,15 +145,13 @@ fn decode(
     config.filters = filters.into_all();
     config.clients =
         child(nodes, "clients").map(|node| clients::decode(decoder, &clients::CLIENTS.shape, node));
-    config.admin = admin::decode(decoder, nodes, &listeners);
     config.control = config.control.map(|path| decoder.files.at(path));
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
     config.files = decoder.files.order().to_vec();
     config.unusable = mem::take(&mut decoder.files.unusable);
     config.interfaces = interfaces(nodes, mem::take(&mut decoder.files.interfaces));
     config.source = source.clone();
-    config.listen = listen?;
-    Some(config)
+    config
 }
 
 /// The interfaces in the scopes of addresses, and those `found` in files, with their indexes.

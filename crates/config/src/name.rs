@@ -39,6 +39,11 @@ pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
     })
 }
 
+/// Whether a name is that of a zone, or below it; both as [`zone_name`] returns them.
+pub(super) fn is_within(name: &str, zone: &str) -> bool {
+    zone == "." || name == zone || name.ends_with(&format!(".{zone}"))
+}
+
 /// Whether it has only characters that are used in names of zones. Any other is probably a mistake.
 fn is_plain(name: &Name) -> bool {
     let mut rest = name.as_bytes();

@@ -8,14 +8,13 @@ use kdl::{KdlNode, KdlValue};
 use super::address::{ip, is_interface_name};
 use super::decode::{Decoder, Wrong, arguments, block, boolean, child, fitting, head, word};
 use super::error::Diagnostic;
-use super::listen::Listeners;
 use super::units::{duration, s};
 use super::words::{Table, words};
 
 words! {
     /// `node { … }`: the node's network. Checked here, applied by the node set-up.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Node in NODE(0..=0): r#"node { interface "nodelocaldns"; iptables }"#;
+    pub struct Node in NODE(0..=0): r#"node { interface "nodelocaldns"; iptables }"#, then check;
 
     /// The link to create for the listen addresses, which may not be `"0.0.0.0"` or `"::"`.
     one "interface" interface: Option<String> = ("none": "nodelocaldns") in interface, "1 to 15 characters";
@@ -65,22 +64,20 @@ const DUMMIES: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 8)),
 ];
 
-/// Decodes `node`.
-pub(super) fn decode(decoder: &mut Decoder, listeners: &Listeners, node: &KdlNode) -> Node {
-    let decoded = NODE.read(decoder, node);
+fn check(decoder: &mut Decoder, node: &KdlNode, read: &mut Node) {
     let nodes = block(node);
-    if child(nodes, "interface").is_none() && !decoded.iptables {
+    if child(nodes, "interface").is_none() && !read.iptables {
         let help = format!("{}; or remove it", NODE.shape.help());
         decoder.report(node, "this `node` has no effect", help);
     }
-    if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
+    let wildcard = decoder.around.listeners.wildcard();
+    if let (Some(interface), Some((listener, place))) = (&read.interface, wildcard) {
         let span = child(nodes, "interface").map_or(head(node), head);
         let problem = format!("{interface} cannot carry the wildcard address {listener}");
         let wildcard = Diagnostic::new(span, problem).other(place, "this listens on every address");
         let help = "listen on the addresses that the interface is to carry, or remove `interface`";
         decoder.push(wildcard.help(help));
     }
-    decoded
 }
 
 fn read_cluster_dns(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<IpAddr> {

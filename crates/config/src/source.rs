@@ -5,29 +5,66 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use kdl::KdlNode;
 
 use super::decode::{Decoder, Shape, block, child, text};
-use super::forward::{self, Forward, Place};
-use super::kubernetes::{self, Kubernetes};
-use super::lists::{self, List, Lists};
-use super::secondary::{self, Secondary};
+use super::forward::{self, FORWARD, Forward};
+use super::kubernetes::{self, KUBERNETES, Kubernetes};
+use super::listen::Listeners;
+use super::lists::{LISTS, Lists};
+use super::node::Node;
+use super::secondary::{SECONDARY, Secondary};
 use super::service_entries::{SERVICE_ENTRIES, ServiceEntries};
 use super::words::words;
-use super::zone_file::{self, ZoneFile};
+use super::zone_file::{self, FILE, ZoneFile};
+use crate::dns::tsig::Key;
 
-/// A source of answers; one variant per word.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum SourceConfig {
+/// The sources: word, variant, and table.
+macro_rules! sources {
+    ($( $(#[$meta:meta])* $word:literal $Variant:ident($Config:ty) in $TABLE:ident; )*) => {
+        /// A source of answers; one variant per word.
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        pub enum SourceConfig {
+            $( $(#[$meta])* $Variant($Config), )*
+        }
+
+        /// The words that name sources.
+        pub(super) const WORDS: &[&str] = &[$($word),*];
+
+        /// Decodes a node named by one of [`WORDS`].
+        pub(super) fn decode(decoder: &mut Decoder, node: &KdlNode) -> Option<SourceConfig> {
+            match node.name().value() {
+                $( $word => Some(SourceConfig::$Variant($TABLE.read(decoder, node))), )*
+                _ => None,
+            }
+        }
+    };
+}
+
+sources! {
     /// `forward "ADDRESS"… { … }`
-    Forward(Forward),
+    "forward" Forward(Forward) in FORWARD;
     /// `kubernetes { … }`
-    Kubernetes(Kubernetes),
+    "kubernetes" Kubernetes(Kubernetes) in KUBERNETES;
     /// `service-entries { … }`
-    ServiceEntries(ServiceEntries),
+    "service-entries" ServiceEntries(ServiceEntries) in SERVICE_ENTRIES;
     /// `file "PATH" { … }`
-    File(ZoneFile),
+    "file" File(ZoneFile) in FILE;
     /// `secondary "ADDRESS"… { … }`
-    Secondary(Secondary),
+    "secondary" Secondary(Secondary) in SECONDARY;
     /// `lists { … }`
-    Lists(Lists),
+    "lists" Lists(Lists) in LISTS;
+}
+
+/// What is read before zones and sources, which are checked against it.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    /// The addresses of `listen`.
+    pub listeners: Listeners,
+    pub node: Option<Node>,
+    /// The keys that may sign zone transfers.
+    pub keys: Vec<Key>,
+    /// The names of the zone around it; none for a named source.
+    pub zones: Vec<String>,
+    /// Whether pods are identified.
+    pub pods: bool,
 }
 
 /// `source "NAME" { … }`
@@ -37,29 +74,6 @@ pub struct NamedSource {
     pub name: String,
     /// Its source.
     pub source: SourceConfig,
-}
-
-/// The words that name sources.
-pub(super) const WORDS: &[&str] = &[
-    "forward",
-    "kubernetes",
-    "service-entries",
-    "file",
-    "secondary",
-    "lists",
-];
-
-/// Decodes a node named by one of [`WORDS`].
-pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Option<SourceConfig> {
-    Some(match node.name().value() {
-        "forward" => SourceConfig::Forward(forward::decode(decoder, place, node)),
-        "kubernetes" => SourceConfig::Kubernetes(kubernetes::decode(decoder, place, node)),
-        "service-entries" => SourceConfig::ServiceEntries(SERVICE_ENTRIES.read(decoder, node)),
-        "file" => SourceConfig::File(zone_file::decode(decoder, place, node)?),
-        "secondary" => SourceConfig::Secondary(secondary::decode(decoder, place, node)),
-        "lists" => SourceConfig::Lists(lists::decode(decoder, place, node)),
-        _ => return None,
-    })
 }
 
 words! {
@@ -79,9 +93,9 @@ const CHECKED: Shape = Shape {
 /// Decodes the `source` nodes, to which filters may send queries.
 pub(super) fn decode_named<'k>(
     decoder: &mut Decoder,
-    place: Place<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<NamedSource> {
+    decoder.around.zones.clear();
     let mut met = Vec::new();
     let mut sources = Vec::new();
     for node in nodes {
@@ -109,7 +123,7 @@ pub(super) fn decode_named<'k>(
                 decoder.report(passes_on, problem, "remove it");
             }
         }
-        let (Some(name), Some(source)) = (name, decode(decoder, place, inner)) else {
+        let (Some(name), Some(source)) = (name, decode(decoder, inner)) else {
             continue;
         };
         let problem = format!("source {name:?} is written twice");
@@ -150,14 +164,7 @@ impl SourceConfig {
 
     /// Whether it also handles ANY queries.
     pub fn wants_any(&self) -> bool {
-        match self {
-            SourceConfig::Forward(forward) => forward.any,
-            SourceConfig::Kubernetes(_)
-            | SourceConfig::ServiceEntries(_)
-            | SourceConfig::File(_)
-            | SourceConfig::Secondary(_)
-            | SourceConfig::Lists(_) => false,
-        }
+        matches!(self, SourceConfig::Forward(forward) if forward.any)
     }
 
     /// Whether it may answer two clients differently.

@@ -32,7 +32,7 @@ words! {
     pub struct Config in FILE(0..=0): "";
 
     /// Addresses to listen on.
-    hand "listen" listen: Listen = ("required") in listen::LISTEN, "addresses";
+    table "listen" listen: Listen = ("required") in listen::LISTEN, "addresses";
     /// What happens to queries for some names.
     hands "zone" zones: Vec<Zone> = ("required") in zone::ZONE, "names";
     /// A WebAssembly filter that zones can use.
@@ -44,7 +44,7 @@ words! {
     /// Which clients may ask, and how much, unless a listener has its own `clients`.
     hand "clients" clients: Option<Clients> = ("private networks and the node's own") in clients::CLIENTS;
     /// Addresses for metrics and health checks.
-    hand "admin" admin: Admin = none in admin::ADMIN, "addresses";
+    table "admin" admin: Admin = ("none") in admin::ADMIN, "addresses";
     /// A unix socket for `dnsweir cache`, `log-level` and `health`.
     one "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control") in path, "a path";
     /// Where DNS messages are logged.
@@ -67,7 +67,7 @@ words! {
     /// Identifies the pod that sends a query.
     table "pods" pods: Option<NodePods> = none in pods::PODS;
     /// The node's network.
-    hand "node" node: Option<Node> = none in node::NODE;
+    table "node" node: Option<Node> = none in node::NODE;
     by hand {
         /// A secret shared with other servers of a zone.
         hands "tsig" = none in tsig::TSIG, "a name";

@@ -11,7 +11,7 @@ use super::decode::{Decoder, block, child, head, nearest, suggestion, text, valu
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::filters::Filters;
-use super::forward::{self, Place};
+use super::forward;
 use super::kubernetes::{self, DOMAIN};
 use super::lists;
 use super::name::zone_name;
@@ -19,25 +19,8 @@ use super::network::Network;
 use super::secondary;
 use super::service_entries;
 use super::source::{self, SourceConfig};
-use super::words::{Table, words};
+use super::words::{Form, Table, words};
 use super::zone_file;
-
-/// `zone "NAME"… { … }`: the same pipeline for one or more zones.
-#[derive(Debug, Clone)]
-pub struct Zone {
-    /// Presentation format in lower case, with a final dot; `.` is the root.
-    pub names: Vec<String>,
-    /// `on "ADDRESS"…`: the listeners on which it answers; if empty, all.
-    pub on: Vec<SocketAddr>,
-    /// `from "NETWORK"…`: the clients it answers; if empty, all for whom there is no zone of the same name.
-    pub from: Vec<Network>,
-    /// Which of the clients that the listener allows may ask; `None`: all.
-    pub clients: Option<Clients>,
-    /// In the order written; at most one `cache`, and nothing below a source that answers everything.
-    pub stages: Vec<Stage>,
-    /// Its span, without its block.
-    pub span: Span,
-}
 
 /// A step of a zone's pipeline.
 #[derive(Debug, Clone)]
@@ -52,14 +35,21 @@ pub enum Stage {
 }
 
 words! {
-    () in ZONE(1..=256): r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#;
+    /// `zone "NAME"… { … }`: the same pipeline for one or more zones. Names are in presentation format, in lower
+    /// case and with a final dot; `.` is the root. If `on` or `from` is empty, all; but a zone of the same name
+    /// that is `from` the client comes first.
+    #[derive(Debug, Clone)]
+    pub struct Zone in ZONE(1..=256): r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#;
+
+    /// The names whose queries it gets, with everything below them.
+    values "NAME" names: Vec<String> = ("required"), "names";
+    /// Restricts the zone to some listeners; before the stages.
+    table "on" on: Vec<SocketAddr> = ("all") in ON, "addresses";
+    /// Restricts the zone to some clients; before the stages.
+    table "from" from: Vec<Network> = ("all") in FROM, "networks";
+    /// Which clients may ask; before the stages.
+    hand "clients" clients: Option<Clients> = ("all that the listener allows") in clients::OF_ZONE;
     by hand {
-        /// Restricts the zone to some listeners; before the stages.
-        hand "on" = ("all") in ON, "addresses";
-        /// Restricts the zone to some clients; before the stages.
-        hand "from" = ("all") in FROM, "networks";
-        /// Which clients may ask; before the stages.
-        hand "clients" = ("all that the listener allows") in clients::OF_ZONE;
         /// Runs a filter; may be repeated, but each filter only once.
         stage "use" = none in USE, "the name of a filter";
         /// Answers from the cache, and stores answers of the stages below; at most once.
@@ -77,20 +67,29 @@ words! {
         /// Blocks names of lists, or answers for them; leaves others to the next stage.
         stage "lists" = none in lists::LISTS;
     }
+    besides {
+        /// In the order written; at most one `cache`, and nothing below a source that answers everything.
+        stages: Vec<Stage>;
+        /// Its span, without its block.
+        span: Span;
+    }
 }
 
-/// Words that restrict a zone's listeners and clients; not stages.
-const BEFORE_STAGES: [&str; 3] = ["on", "from", "clients"];
+/// The words that restrict a zone's listeners and clients: all that are no stages.
+fn restrictions() -> impl Iterator<Item = &'static str> {
+    let words = ZONE.words.iter().filter(|word| word.form == Form::Node);
+    words.map(|word| word.name)
+}
 
 fn is_stage(node: &KdlNode) -> bool {
-    !BEFORE_STAGES.contains(&node.name().value())
+    restrictions().all(|name| node.name().value() != name)
 }
 
 const USE: Table<()> = Table::plain(1..=1, r#"use "access-log""#);
 
-const ON: Table<()> = Table::plain(1..=64, r#"on "127.0.0.1:5300""#);
+const ON: Table<Vec<SocketAddr>> = Table::of_values(1..=64, r#"on "127.0.0.1:5300""#, read_on);
 
-const FROM: Table<()> = Table::plain(1..=256, r#"from "10.0.0.0/8""#);
+const FROM: Table<Vec<Network>> = Table::of_values(1..=256, r#"from "10.0.0.0/8""#, read_from);
 
 /// The names of all zones so far, with their audiences.
 #[derive(Default)]
@@ -119,7 +118,11 @@ impl Audience {
 
 impl Names {
     /// Adds the names of another zone, and reports those already used.
-    fn take(&mut self, decoder: &mut Decoder, node: &KdlNode, audience: &Audience) -> Vec<String> {
+    fn take(&mut self, decoder: &mut Decoder, node: &KdlNode, zone: &Zone) -> Vec<String> {
+        let audience = Audience {
+            on: zone.on.clone(),
+            from: zone.from.clone(),
+        };
         let mut own = Vec::new();
         for (name, span) in decoder.values_at(node, zone_name) {
             let known = self.0.entry(name.clone()).or_default();
@@ -140,23 +143,15 @@ pub(super) fn decode(
     decoder: &mut Decoder,
     filters: &mut Filters<'_>,
     names: &mut Names,
-    place: Place<'_>,
     node: &KdlNode,
 ) -> Zone {
-    ZONE.read(decoder, node);
+    let mut zone = ZONE.read(decoder, node);
     let nodes = block(node);
-    let audience = Audience {
-        on: decode_on(decoder, place, nodes),
-        from: decode_from(decoder, nodes),
-    };
-    let names = names.take(decoder, node, &audience);
-    let place = Place {
-        zones: &names,
-        ..place
-    };
-    let clients = first(decoder, nodes, "clients");
-    let clients = clients.map(|node| clients::decode(decoder, &clients::OF_ZONE.shape, node));
-    let mut stages = Vec::new();
+    refuse_late(decoder, nodes);
+    zone.names = names.take(decoder, node, &zone);
+    decoder.around.zones.clone_from(&zone.names);
+    let clients = child(nodes, "clients");
+    zone.clients = clients.map(|node| clients::decode(decoder, &clients::OF_ZONE.shape, node));
     let mut used = Vec::new();
     for stage in nodes {
         match stage.name().value() {
@@ -167,24 +162,20 @@ pub(super) fn decode(
                 let problem = format!("filter {:?} is used twice in this zone", filters.name(index));
                 let help = "keep one; for a second run, define a second filter with the same module";
                 if decoder.meet(&mut used, index, stage, problem, help) {
-                    stages.push(Stage::Filter(index));
+                    zone.stages.push(Stage::Filter(index));
                 }
             }
-            "cache" => stages.push(Stage::Cache(cache::CACHE.read(decoder, stage))),
+            "cache" => zone.stages.push(Stage::Cache(cache::CACHE.read(decoder, stage))),
             // If it is not a source either, `check` has reported it.
-            _ => stages.extend(source::decode(decoder, place, stage).map(Stage::Source)),
+            _ => zone
+                .stages
+                .extend(source::decode(decoder, stage).map(Stage::Source)),
         }
     }
-    refuse_unreachable(decoder, node, &names, nodes);
+    refuse_unreachable(decoder, node, &zone.names, nodes);
     refuse_kept_searches(decoder, nodes);
-    Zone {
-        names,
-        on: audience.on,
-        from: audience.from,
-        clients,
-        stages,
-        span: head(node),
-    }
+    zone.span = head(node);
+    zone
 }
 
 /// Records, for the `service-entries` stages, which names others answer for.
@@ -213,15 +204,11 @@ pub(super) fn note_taken(zones: &mut [Zone]) {
     }
 }
 
-/// The listeners on which the zone answers.
-fn decode_on(decoder: &mut Decoder, place: Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
-    let Some(node) = first(decoder, nodes, "on") else {
-        return Vec::new();
-    };
-    decoder.check(node, &ON.shape);
+fn read_on(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<SocketAddr> {
     let mut on = Vec::new();
     for (address, span) in decoder.values_at(node, encrypted::listening_address) {
-        if !place.listeners.has(address) && place.listeners.count() > 0 {
+        let listeners = &decoder.around.listeners;
+        if !listeners.has(address) && listeners.count() > 0 {
             let problem = format!("{address} is not an address of `listen`");
             decoder.report(span, problem, "write one of the addresses that follow `listen`");
         } else if on.contains(&address) {
@@ -232,12 +219,7 @@ fn decode_on(decoder: &mut Decoder, place: Place<'_>, nodes: &[KdlNode]) -> Vec<
     on
 }
 
-/// The clients that the zone answers.
-fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
-    let Some(node) = first(decoder, nodes, "from") else {
-        return Vec::new();
-    };
-    decoder.check(node, &FROM.shape);
+fn read_from(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<Network> {
     let mut from: Vec<Network> = Vec::new();
     for (network, span) in decoder.values_at(node, clients::network(clients::NETWORK)) {
         if from.contains(&network) {
@@ -248,14 +230,16 @@ fn decode_from(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<Network> {
     from
 }
 
-/// The node with this name, which must precede all stages.
-fn first<'k>(decoder: &mut Decoder, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
-    let index = nodes.iter().position(|node| node.name().value() == name)?;
-    if nodes[..index].iter().any(is_stage) {
-        let problem = format!("`{name}` must come first in a zone");
-        decoder.report(&nodes[index], problem, "move it above all stages");
+/// Reports words below a stage that restrict the zone.
+fn refuse_late(decoder: &mut Decoder, nodes: &[KdlNode]) {
+    let first = nodes.iter().position(is_stage).unwrap_or(nodes.len());
+    for name in restrictions() {
+        let index = nodes.iter().position(|node| node.name().value() == name);
+        if let Some(index) = index.filter(|index| *index > first) {
+            let problem = format!("`{name}` must come first in a zone");
+            decoder.report(&nodes[index], problem, "move it above all stages");
+        }
     }
-    Some(&nodes[index])
 }
 
 /// The index of the filter that a `use` names.

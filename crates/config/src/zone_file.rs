@@ -7,9 +7,8 @@ use kdl::KdlNode;
 
 use super::decode::{Decoder, arguments, block, child, text, value_span};
 use super::error::Span;
-use super::forward::Place;
 use super::kubernetes::FALLTHROUGH;
-use super::name::zone_name;
+use super::name::{is_within, zone_name};
 use super::transfer::{self, Transfer};
 use super::units::size;
 use super::words::{Table, words};
@@ -18,7 +17,7 @@ use crate::zonefile::{self, Bounds};
 words! {
     /// `file "PATH" { … }`
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct ZoneFile in FILE(1..=1): r#"file "/etc/dnsweir/zones/example.org""#;
+    pub struct ZoneFile in FILE(1..=1): r#"file "/etc/dnsweir/zones/example.org""#, then read_zones;
 
     /// The zone file.
     values "PATH" path: PathBuf = ("required"), "a path";
@@ -27,7 +26,7 @@ words! {
     /// Memory for the zone, and largest size of its files. A reload needs three times as much.
     one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
     /// [Who may transfer the zone](#transfer).
-    hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "a block";
+    table "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "a block";
     by hand {
         /// The name of the zone in the file; other names are left to the next stage.
         hand "origin" = ("each name of the zone") in ORIGIN, "a name";
@@ -40,23 +39,21 @@ words! {
 
 const ORIGIN: Table<()> = Table::plain(1..=1, r#"origin "example.org""#);
 
-/// Decodes `file`; `None` if the zone file is invalid.
-pub(super) fn decode(decoder: &mut Decoder, place: Place<'_>, node: &KdlNode) -> Option<ZoneFile> {
-    let mut file = FILE.read(decoder, node);
-    let nodes = block(node);
-    let origin = decoder.scalar(nodes, ORIGIN.shape.example, zone_name);
-    file.transfer = transfer::decode(decoder, place.keys, nodes);
-    let written = decoder.argument(node, text)?;
+/// Reads the file, once for each zone.
+fn read_zones(decoder: &mut Decoder, node: &KdlNode, file: &mut ZoneFile) {
+    let origin = decoder.scalar(block(node), ORIGIN.shape.example, zone_name);
+    let Some(written) = decoder.argument(node, text) else {
+        return;
+    };
     file.path = decoder.files.at(written);
     decoder.files.note(&file.path);
-    let span = value_span(node);
-    let origins = origin.as_ref().map_or(place.zones, std::slice::from_ref);
+    let origins = origin.map_or_else(|| decoder.around.zones.clone(), |origin| vec![origin]);
     let bounds = Bounds { octets: file.memory };
-    for origin in origins {
-        let zone = zone(decoder, &file.path, origin, bounds, span)?;
-        file.zones.push(zone);
-    }
-    Some(file)
+    // The mistakes in it are the same for each.
+    let zones = origins
+        .iter()
+        .map_while(|origin| zone(decoder, &file.path, origin, bounds, value_span(node)));
+    file.zones = zones.collect();
 }
 
 /// Whether the file has only part of the names of a zone; others are left to the next stage.
@@ -68,8 +65,7 @@ pub(super) fn is_part(node: &KdlNode, names: &[String]) -> bool {
     let Ok(origin) = zone_name(origin.value()) else {
         return true;
     };
-    let has = |name: &String| origin == "." || *name == origin || name.ends_with(&format!(".{origin}"));
-    names.is_empty() || !names.iter().all(has)
+    names.is_empty() || !names.iter().all(|name| is_within(name, &origin))
 }
 
 /// Reads a zone file, and reports the mistakes in it and its includes.
