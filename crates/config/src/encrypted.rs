@@ -80,7 +80,7 @@ pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
 }
 
 /// An upstream as written.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) enum Target {
     At(Upstream),
     Named(NamedUpstream),

@@ -1,7 +1,7 @@
 //! `forward`: which upstreams are asked.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
@@ -104,6 +104,21 @@ impl Forward {
         &mut self,
         refused: impl Fn(SocketAddr) -> Option<String>,
     ) -> Option<NameServers> {
+        let (upstreams, rest) = self.gathered(|path| resolv_conf::name_servers(path, &refused).ok())?;
+        let none_usable = upstreams.is_empty() && !rest.awaited && !rest.unusable.is_empty();
+        if upstreams.len() > MOST_UPSTREAMS || none_usable {
+            return None;
+        }
+        self.upstreams = upstreams;
+        Some(rest)
+    }
+
+    /// The upstreams with an address that are written or in its files, and the rest of what the files contain;
+    /// `read` returns the servers in a file.
+    fn gathered(
+        &self,
+        mut read: impl FnMut(&Path) -> Option<NameServers>,
+    ) -> Option<(Vec<Upstream>, NameServers)> {
         let (mut upstreams, mut rest) = (Vec::<Upstream>::new(), NameServers::default());
         for written in &self.written {
             match written {
@@ -116,7 +131,7 @@ impl Forward {
                     }
                 }
                 Written::In(path) => {
-                    let found = resolv_conf::name_servers(path, &refused).ok()?;
+                    let found = read(path)?;
                     for address in found.usable {
                         if !upstreams.iter().any(|known| known.address == address) {
                             upstreams.push(address.into());
@@ -128,12 +143,7 @@ impl Forward {
                 }
             }
         }
-        let none_usable = upstreams.is_empty() && !rest.awaited && !rest.unusable.is_empty();
-        if upstreams.len() > MOST_UPSTREAMS || none_usable {
-            return None;
-        }
-        self.upstreams = upstreams;
-        Some(rest)
+        Some((upstreams, rest))
     }
 
     /// Looks up the interfaces of its `bootstrap` again, and returns their names.
@@ -233,63 +243,39 @@ fn refuse_unfit(decoder: &mut Decoder, nodes: &[KdlNode], forward: &Forward, sch
 /// The parsed values of a `forward`.
 #[derive(Default)]
 struct Found {
-    /// Each upstream, its span, and whether so far only a file names it.
-    targets: Vec<(Target, Span, bool)>,
-    written: Vec<Written>,
+    /// The upstreams that are written.
+    targets: Vec<(Target, Span)>,
+    /// The spans of files.
+    files: Vec<Span>,
     /// The scheme of each value.
     schemes: Vec<(Option<Encryption>, Span)>,
-    /// Problems with lines of files, reported only if no upstream is usable.
-    unusable: Vec<Diagnostic>,
-    /// Whether a file may list upstreams later.
-    awaited: bool,
 }
 
 impl Found {
-    /// Takes the name servers in the resolv.conf at `path`.
-    fn take_file(&mut self, decoder: &mut Decoder, entry: &KdlEntry, path: &str) {
+    fn take(&mut self, decoder: &mut Decoder, forward: &mut Forward, entry: &KdlEntry) {
         let span = Span::from(entry);
-        self.schemes.push((None, span));
-        let path = decoder.files.at(path);
-        decoder.files.note(&path);
-        let Surroundings { listeners, node, .. } = &decoder.around;
-        let servers = resolv_conf::name_servers(&path, |server| is_loop(listeners, node.as_ref(), server));
-        self.written.push(Written::In(path.clone()));
-        let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
-        let servers = servers.unwrap_or_else(|problem| {
-            decoder.report(span, format!("{}: {problem}", path.display()), help);
-            NameServers::default()
-        });
-        for address in servers.usable {
-            let is_known = |target: &Target| matches!(target, Target::At(known) if known.address == address);
-            if !self.targets.iter().any(|(target, ..)| is_known(target)) {
-                self.targets.push((Target::At(address.into()), span, true));
-            }
+        if let Some(path) = entry.value().as_string().filter(|text| is_path(text)) {
+            let path = decoder.files.at(path);
+            decoder.files.note(&path);
+            forward.written.push(Written::In(path));
+            self.files.push(span);
+            self.schemes.push((None, span));
+            return;
         }
-        self.awaited |= servers.awaited;
-        let unusable = servers.unusable.iter();
-        self.unusable
-            .extend(unusable.map(|why| Diagnostic::new(span, why).help(help).local()));
-        decoder.files.unusable.extend(servers.unusable);
-        decoder.files.interfaces.extend(servers.interfaces);
-    }
-
-    fn take(&mut self, decoder: &mut Decoder, entry: &KdlEntry) {
-        let span = Span::from(entry);
         let Some((target, scheme)) = decoder.value("forward", entry, upstream) else {
             return;
         };
         self.schemes.push((scheme, span));
         if let Target::At(upstream) = &target {
             let interface = interface(entry, upstream.address);
-            self.written.push(Written::At(upstream.clone(), interface));
+            forward.written.push(Written::At(upstream.clone(), interface));
         }
-        match self.targets.iter_mut().find(|(known, ..)| *known == target) {
-            None => self.targets.push((target, span, false)),
-            // Who writes the file does not know what is written here: together they count once.
-            Some((_, place, in_file)) if *in_file => (*place, *in_file) = (span, false),
-            Some((_, first, _)) => {
-                let problem = format!("upstream {target} is written twice");
-                decoder.report_again(span, *first, problem, "keep one of them");
+        // Who writes a file does not know what is written here: there, it may be written again.
+        let (targets, problem) = (&mut self.targets, format!("upstream {target} is written twice"));
+        if decoder.meet(targets, target.clone(), span, problem, "keep one of them") {
+            match target {
+                Target::At(upstream) => refuse_loop(decoder, upstream.address, span),
+                Target::Named(upstream) => forward.named.push(upstream),
             }
         }
     }
@@ -299,29 +285,35 @@ impl Found {
 fn read_upstreams(decoder: &mut Decoder, node: &KdlNode, forward: &mut Forward) -> Option<Encryption> {
     let mut found = Found::default();
     for entry in arguments(node) {
-        match entry.value().as_string().filter(|text| is_path(text)) {
-            Some(path) => found.take_file(decoder, entry, path),
-            None => found.take(decoder, entry),
-        }
+        found.take(decoder, forward, entry);
     }
-    for (target, span, _) in found.targets {
-        match target {
-            Target::At(upstream) => {
-                refuse_loop(decoder, upstream.address, span);
-                forward.upstreams.push(upstream);
-            }
-            Target::Named(upstream) => forward.named.push(upstream),
-        }
-    }
+    let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
+    let (mut places, mut unusable) = (found.files.iter(), Vec::new());
+    let gathered = forward.gathered(|path| {
+        let place = *places.next()?;
+        let Surroundings { listeners, node, .. } = &decoder.around;
+        let servers = resolv_conf::name_servers(path, |server| is_loop(listeners, node.as_ref(), server));
+        let servers = servers.unwrap_or_else(|problem| {
+            decoder.report(place, format!("{}: {problem}", path.display()), help);
+            NameServers::default()
+        });
+        let lines = servers.unusable.iter();
+        unusable.extend(lines.map(|why| Diagnostic::new(place, why).help(help).local()));
+        Some(servers)
+    });
+    let (upstreams, servers) = gathered.unwrap_or_default();
+    forward.upstreams = upstreams;
     let count = forward.upstreams.len();
     if count > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
         let problem = format!("{count} upstreams are more than the {MOST_UPSTREAMS} allowed");
         decoder.report(node, problem, "remove some of them");
     }
-    if count == 0 && !found.awaited {
-        found.unusable.into_iter().for_each(|why| decoder.push(why));
+    // A file may list some later.
+    if count == 0 && !servers.awaited {
+        unusable.into_iter().for_each(|why| decoder.push(why));
     }
-    forward.written = found.written;
+    decoder.files.unusable.extend(servers.unusable);
+    decoder.files.interfaces.extend(servers.interfaces);
     refuse_mixture(decoder, &found.schemes);
     found.schemes.first().and_then(|(scheme, _)| *scheme)
 }
