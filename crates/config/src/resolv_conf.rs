@@ -4,7 +4,7 @@
 //! others, and if the file is missing or lists no server, dnsweir waits for it to change.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::address::{self, DNS_PORT};
@@ -55,11 +55,10 @@ pub(super) fn name_servers(
                 None => found.usable.push(address),
                 Some(why) => found.note(path, server, &why),
             },
-            Err(Unusable::Absent(interface)) => {
-                found.awaited = true;
-                found.note(path, server, &format!("there is no interface {interface} yet"));
+            Err((why, awaited)) => {
+                found.awaited |= awaited;
+                found.note(path, server, &why);
             }
-            Err(Unusable::Wrong(why)) => found.note(path, server, &why),
         }
     }
     if found.usable.is_empty() && found.unusable.is_empty() {
@@ -96,23 +95,19 @@ fn name_server(line: &str) -> Option<&str> {
     (words.next()? == "nameserver").then(|| words.next())?
 }
 
-enum Unusable<'a> {
-    /// The interface does not exist.
-    Absent(&'a str),
-    /// Any other reason, as text.
-    Wrong(String),
-}
-
-fn usable(server: &str) -> Result<SocketAddr, Unusable<'_>> {
+/// The address of a server; or why it cannot be used, and whether it may be later.
+fn usable(server: &str) -> Result<SocketAddr, (String, bool)> {
     let Some(address) = address::parse(server, DNS_PORT) else {
         return Err(match server.split_once('%') {
-            Some((ip, interface)) if ip.parse::<std::net::Ipv6Addr>().is_ok() => Unusable::Absent(interface),
-            _ => Unusable::Wrong("not an IP address".into()),
+            Some((ip, interface)) if ip.parse::<Ipv6Addr>().is_ok() => {
+                (format!("there is no interface {interface} yet"), true)
+            }
+            _ => ("not an IP address".to_owned(), false),
         });
     };
     match address::check(address) {
-        Err(wrong) => Err(Unusable::Wrong(wrong.problem)),
-        Ok(()) if address.ip().is_unspecified() => Err(Unusable::Wrong("not the address of a server".into())),
+        Err(wrong) => Err((wrong.problem, false)),
+        Ok(()) if address.ip().is_unspecified() => Err(("not the address of a server".to_owned(), false)),
         Ok(()) => Ok(address),
     }
 }
