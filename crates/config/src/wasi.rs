@@ -98,35 +98,15 @@ fn state(path: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::parse_in;
     use super::*;
-
-    fn wasi(wasi: &str) -> Wasi {
-        let filter = format!("filter \"f\" {{ module \"builtin:log\"; {wasi} }}");
-        let text =
-            format!("{filter}\nlisten \"127.0.0.1\"; zone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}");
-        config(&text).filters.remove(0).wasi
-    }
-
-    #[test]
-    fn what_is_granted_has_words() {
-        assert!(wasi("").words().is_empty());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let all = wasi(&format!(
-            "wasi {{ clock; random; env \"A\" \"B\"; folder {path:?} }}"
-        ));
-        assert!(all.clock && all.random);
-        assert_eq!((all.env.len(), all.folders[0].path.as_path()), (2, path));
-        let words = all.words();
-        assert_eq!(words[..4], ["clock", "random", "env \"A\"", "env \"B\""]);
-        assert_eq!(words[4], format!("folder {path:?}"));
-    }
 
     #[test]
     fn a_folder_that_changes_is_another_one() {
         let folder = tempfile::tempdir().unwrap();
-        let granted = || wasi(&format!("wasi {{ folder {:?} }}", folder.path()));
+        let text = "filter \"f\" { module \"builtin:log\"; wasi { folder \".\" } }\n\
+            listen \"127.0.0.1\"; zone \".\" { use \"f\"; forward \"192.0.2.1\" }";
+        let granted = || parse_in(folder.path(), text).unwrap().filters.remove(0).wasi;
         let before = granted();
         assert_eq!(before, granted());
         fs::write(folder.path().join("list"), "a").unwrap();
