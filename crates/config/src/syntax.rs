@@ -84,10 +84,7 @@ fn scan(text: &str) -> Result<(), Vec<Diagnostic>> {
     while scan.at < text.len() && scan.strings.len() + scan.blocks.len() < MOST_ERRORS {
         scan.step();
         if scan.open.len() > MAX_DEPTH {
-            let span = Span {
-                start: scan.at - 1,
-                length: 1,
-            };
+            let span = Span::from(scan.at - 1..scan.at);
             let problem = format!("blocks and comments are nested more than {MAX_DEPTH} deep");
             return Err(vec![Diagnostic::new(span, problem)]);
         }
@@ -335,8 +332,8 @@ fn explain(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Diagnostic {
         .next()
         .unwrap_or_default();
     let word_span = Span {
-        start: span.start,
         length: word.len(),
+        ..span
     };
     let unsigned = word.trim_start_matches(['+', '-']);
     if matches!(unsigned, "true" | "false" | "null" | "inf" | "nan") {
