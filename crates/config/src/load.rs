@@ -128,7 +128,6 @@ fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode], builtins: B
     decoder.around.node.clone_from(&config.node);
     decoder.around.pods = config.pods.is_some();
 
-    config.filters_folder = config.filters_folder.map(|path| decoder.files.at(path));
     let mut filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
     filters.decode_all(decoder, nodes);
     decoder.around.keys = tsig::decode(decoder, named_nodes(nodes, "tsig"));
@@ -145,7 +144,6 @@ fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode], builtins: B
     config.filters = filters.into_all();
     config.clients =
         child(nodes, "clients").map(|node| clients::decode(decoder, &clients::CLIENTS.shape, node));
-    config.control = config.control.map(|path| decoder.files.at(path));
     config.cache_memory_written = child(nodes, "cache-memory").is_some();
     config.files = decoder.files.order().to_vec();
     config.unusable = mem::take(&mut decoder.files.unusable);

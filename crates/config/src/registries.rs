@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Decoder, Wrong, fitting, path};
+use super::decode::{Decoder, Wrong, fitting};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 use super::words::{Table, words};
@@ -13,13 +13,12 @@ use super::words::{Table, words};
 words! {
     /// `registries { … }`: how to access registries.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#,
-        then place_files;
+    pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#;
 
     /// User names and passwords, as in docker's `config.json`; read for each pull.
-    one "credentials" credentials: Option<PathBuf> = ("none": "FILE") in path, "a file";
+    file "credentials" credentials: Option<PathBuf> = ("none": "FILE"), "a file";
     /// The authorities that sign the registries' certificates.
-    one "ca" ca: Option<PathBuf> = ("the system's": "FILE.pem") in path, "a file in PEM";
+    file "ca" ca: Option<PathBuf> = ("the system's": "FILE.pem"), "a file in PEM";
     /// HTTP proxy.
     one "proxy" proxy: Option<String> = ("none": "http://proxy.example:3128") in proxy, "`\"http://HOST:PORT\"`";
     /// Hosts that are asked before the registry, in this order.
@@ -43,15 +42,6 @@ const MIRROR: Table<Option<(String, Vec<String>)>> = Table::of_values(
 
 /// The scheme of a proxy.
 const PROXY: &str = "http://";
-
-fn place_files(decoder: &mut Decoder, _: &KdlNode, registries: &mut Registries) {
-    for file in [&mut registries.credentials, &mut registries.ca]
-        .into_iter()
-        .flatten()
-    {
-        *file = decoder.files.at(&file);
-    }
-}
 
 fn read_mirror(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<(String, Vec<String>)> {
     let mut hosts = decoder.values(node, host).into_iter();

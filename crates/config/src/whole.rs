@@ -10,7 +10,7 @@ use super::address::interface_index;
 use super::admin::{self, Admin};
 use super::clients::{self, Clients};
 use super::data::Data;
-use super::decode::{path, whole};
+use super::decode::whole;
 use super::dnstap::{self, Dnstap};
 use super::error::{Diagnostic, Report, Source};
 use super::filter::{self, Filter};
@@ -40,13 +40,13 @@ words! {
     /// Upstreams that filters may send queries to.
     hands "source" sources: Vec<NamedSource> = none in source::SOURCE, "a name";
     /// A folder with the modules of filters that have no `module`.
-    one "filters" filters_folder: Option<PathBuf> = ("none": "/etc/dnsweir/filters") in path, "a path";
+    file "filters" filters_folder: Option<PathBuf> = ("none": "/etc/dnsweir/filters"), "a path";
     /// Which clients may ask, and how much, unless a listener has its own `clients`.
     hand "clients" clients: Option<Clients> = ("private networks and the node's own") in clients::CLIENTS;
     /// Addresses for metrics and health checks.
     table "admin" admin: Admin = ("none") in admin::ADMIN, "addresses";
     /// A unix socket for `dnsweir cache`, `log-level` and `health`.
-    one "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control") in path, "a path";
+    file "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control"), "a path";
     /// Where DNS messages are logged.
     table "dnstap" dnstap: Option<Dnstap> = none in dnstap::DNSTAP, "a place";
     /// How long `/ready` may fail after a start until an upstream of each zone has answered.

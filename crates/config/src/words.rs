@@ -20,6 +20,7 @@
 //! the bounds as the reference describes them if the kind cannot. The forms:
 //!
 //! - `one`: a node with one value. `property`: a property of the node. `value`: the value of the node itself.
+//! - `file`: a node with the path of a file or folder; a relative one starts at the configuration's folder.
 //! - `list "WORD"(1..=16)`: a node with a number of values within the range.
 //! - `switch`: a node whose presence turns something on.
 //! - `table`: a node with its own table. If absent, it is `none`, `off`, or has its `defaults`. Both may also be
@@ -280,6 +281,9 @@ macro_rules! words {
         const SHAPE: Shape = Shape::plain($count, words!(@example $word $default));
         $m.list($b, $word, &SHAPE, $kind).unwrap_or_default()
     }};
+    (@read file [$m:ident $n:ident $b:ident] $word:literal [] $default:tt []) => {
+        words!(@written one [$m $n $b] $word $default $crate::decode::path).map(|path| $m.files.at(path))
+    };
     (@read table [$m:ident $n:ident $b:ident] $word:literal [] defaults [$kind:expr]) => {
         child($b, $word).map_or_else($kind.default, |node| $kind.read($m, node))
     };
@@ -340,6 +344,9 @@ macro_rules! words {
         }
     };
     (@word one $word:literal [] $($rest:tt)*) => { words!(@word list $word [1..=1] $($rest)*) };
+    (@word file $word:literal [] $default:tt [] $bounds:tt $meaning:tt) => {
+        words!(@word one $word [] $default [$crate::decode::path] $bounds $meaning)
+    };
     (@word list $word:literal [$count:expr] $default:tt [$kind:expr] $bounds:tt $meaning:tt) => {
         Word {
             kind: Some(|value| ($kind)(value).map(drop)),
