@@ -122,10 +122,16 @@ fn the_image_has_what_the_program_calls() {
 
     let has = |path: &str| system.join(path).exists();
     assert!(!has("bin/sh") && !has("usr/bin/sh") && !has("usr/bin/apt"));
+    assert_documented(&system);
+}
+
+/// Asserts that an image has the licences of what is in it, and a bill of materials.
+fn assert_documented(system: &Path) {
+    let documents = system.join("usr/share/doc/dnsweir");
     for document in ["LICENSE", "THIRD-PARTY-LICENSES", "sbom.spdx.json"] {
-        assert!(has(&format!("usr/share/doc/dnsweir/{document}")), "{document}");
+        assert!(documents.join(document).exists(), "{document}");
     }
-    let bill = fs::read_to_string(system.join("usr/share/doc/dnsweir/sbom.spdx.json")).expect("a bill");
+    let bill = fs::read_to_string(documents.join("sbom.spdx.json")).expect("a bill");
     for part in [
         "pkg:cargo/wasmtime@48",
         "pkg:cargo/tokio@1",
@@ -135,8 +141,7 @@ fn the_image_has_what_the_program_calls() {
         assert!(bill.contains(part), "no {part}");
     }
     assert!(!bill.contains("proptest"), "what only tests need is not linked");
-    let licences =
-        fs::read_to_string(system.join("usr/share/doc/dnsweir/THIRD-PARTY-LICENSES")).expect("licences");
+    let licences = fs::read_to_string(documents.join("THIRD-PARTY-LICENSES")).expect("licences");
     assert!(licences.contains("wasmtime 48") && licences.contains("Apache License"));
 }
 

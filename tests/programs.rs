@@ -69,10 +69,7 @@ fn a_program_of_another_version_does_nothing() {
 #[test]
 fn a_command_ends_as_its_program_does() {
     let (code, _, said) = run(&program(), PROGRAMS[0].1);
-    assert!(
-        said.starts_with("dnsweir: cannot look at 127.0.0.1:9: "),
-        "{said}"
-    );
+    assert!(said.starts_with("dnsweir: cannot read 127.0.0.1:9: "), "{said}");
     assert_eq!(code, Some(EX_OSERR), "{said}");
     // The arguments are not valid in ways that only the program sees, and that the command sees, too.
     let (code, _, said) = run(&program(), PROGRAMS[1].1);

@@ -56,7 +56,7 @@ words! {
     /// Only pods of namespaces with these labels.
     one "namespace-labels" namespace_labels: Option<Selector> = ("all": "team=shop") in selector, "a label selector";
     /// Only pods with these labels.
-    one "labels" labels: Option<Selector> = ("all": "tier in (web, api)") in selector, "a label selector";
+    one "labels" labels: Option<Selector> = ("all": "tier=web") in selector, "a label selector";
     /// A name alone on a line also stands for all names below it.
     switch "subdomains" subdomains: bool = off;
     /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
@@ -137,7 +137,8 @@ fn read_lists(decoder: &mut Decoder, node: &KdlNode, lists: &mut Lists) {
     let nodes = block(node);
     let of_lists = named_nodes(nodes, "list").flat_map(for_some);
     let of_pods = of_lists.filter(|node| node.name().value() != FOR_SOME[0]);
-    for word in of_pods.filter(|_| !decoder.around.pods) {
+    let pods = decoder.around.pods;
+    for word in of_pods.filter(|_| !pods) {
         let problem = format!("`{}` has to know which pod asks", word.name().value());
         let help = format!("write `{}` beside the zones", PODS.shape.example);
         decoder.report(word, problem, help);

@@ -8,7 +8,7 @@ use super::decode::{Decoder, Shape, block, child, text};
 use super::forward::{self, FORWARD, Forward};
 use super::kubernetes::{self, KUBERNETES, Kubernetes};
 use super::listen::Listeners;
-use super::lists::{LISTS, Lists};
+use super::lists::{LISTS, List, Lists};
 use super::node::Node;
 use super::secondary::{SECONDARY, Secondary};
 use super::service_entries::{SERVICE_ENTRIES, ServiceEntries};
