@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::seconds;
-use crate::{Class, ExtendedError, Name, NameBuf, Query, Rcode, Type};
+use crate::{ExtendedError, Name, NameBuf, Query, Rcode, Record, Section, Type};
 
 /// A complete answer. The host fills in question, ID, flags and EDNS.
 ///
@@ -91,20 +91,28 @@ impl Answer {
     }
 
     /// Adds a record of class IN to the answer section.
-    pub fn record<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
-        self.0.answers.push(rdata.into_record(name.into(), ttl));
-        self
+    pub fn record<'b>(self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.append(Section::Answer, Record::new(name, ttl, rdata))
     }
 
     /// Adds a record of class IN to the authority section.
-    pub fn authority<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
-        self.0.authority.push(rdata.into_record(name.into(), ttl));
-        self
+    pub fn authority<'b>(self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.append(Section::Authority, Record::new(name, ttl, rdata))
     }
 
     /// Adds a record of class IN to the additional section.
-    pub fn additional<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
-        self.0.additional.push(rdata.into_record(name.into(), ttl));
+    pub fn additional<'b>(self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.append(Section::Additional, Record::new(name, ttl, rdata))
+    }
+
+    /// Adds a record to the end of a section.
+    pub fn append(mut self, section: Section, record: Record) -> Answer {
+        let records = match section {
+            Section::Answer => &mut self.0.answers,
+            Section::Authority => &mut self.0.authority,
+            Section::Additional => &mut self.0.additional,
+        };
+        records.push(record.into_raw());
         self
     }
 
@@ -157,19 +165,8 @@ impl Rdata {
         }
     }
 
-    pub(crate) fn into_record(self, name: Name<'_>, ttl: Duration) -> raw::ResourceRecord {
-        let (rtype, rdata) = self.into_wire();
-        let name = name.as_wire().to_vec();
-        raw::ResourceRecord {
-            name,
-            rtype: rtype.0,
-            class: Class::IN.0,
-            ttl: seconds(ttl),
-            rdata,
-        }
-    }
-
-    fn into_wire(self) -> (Type, Vec<u8>) {
+    /// The type, and the data in wire format.
+    pub(crate) fn into_wire(self) -> (Type, Vec<u8>) {
         match self {
             Rdata::A(address) => (Type::A, address.octets().to_vec()),
             Rdata::Aaaa(address) => (Type::AAAA, address.octets().to_vec()),

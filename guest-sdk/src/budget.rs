@@ -11,5 +11,4 @@ pub(crate) const MOST: usize = (1 << 20) - (1 << 17);
 pub(crate) const TEXT: usize = 24;
 
 /// What the host counts for a record besides the bytes of its name and data.
-#[cfg(feature = "messages")]
 pub(crate) const RECORD: usize = 56;

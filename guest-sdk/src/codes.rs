@@ -94,13 +94,21 @@ codes! {
     Type "TYPE" {
         A = 1, NS = 2, MD = 3, MF = 4, CNAME = 5, SOA = 6, MB = 7, MG = 8, MR = 9, NULL = 10,
         PTR = 12, HINFO = 13, MINFO = 14, MX = 15, TXT = 16, RP = 17, AFSDB = 18, X25 = 19, ISDN = 20,
-        RT = 21, SIG = 24, KEY = 25, PX = 26, GPOS = 27, AAAA = 28, LOC = 29, SRV = 33, NAPTR = 35,
-        KX = 36, CERT = 37, DNAME = 39, OPT = 41, APL = 42, DS = 43, SSHFP = 44, IPSECKEY = 45,
+        RT = 21, SIG = 24, KEY = 25, PX = 26, GPOS = 27, AAAA = 28, LOC = 29, NXT = 30, SRV = 33,
+        NAPTR = 35, KX = 36, CERT = 37, DNAME = 39, OPT = 41, APL = 42, DS = 43, SSHFP = 44, IPSECKEY = 45,
         RRSIG = 46, NSEC = 47, DNSKEY = 48, DHCID = 49, NSEC3 = 50, NSEC3PARAM = 51, TLSA = 52,
         SMIMEA = 53, HIP = 55, CDS = 59, CDNSKEY = 60, OPENPGPKEY = 61, CSYNC = 62, ZONEMD = 63,
         SVCB = 64, HTTPS = 65, SPF = 99, NID = 104, L32 = 105, L64 = 106, LP = 107, EUI48 = 108,
         EUI64 = 109, TKEY = 249, TSIG = 250, IXFR = 251, AXFR = 252, MAILB = 253, MAILA = 254,
         ANY = 255, URI = 256, CAA = 257, AVC = 258, TA = 32768, DLV = 32769,
+    }
+}
+
+impl Type {
+    /// Whether it is only for questions, or for messages as a whole (RFC 6895 section 3.1): no verdict may have such
+    /// records.
+    pub(crate) fn is_meta(self) -> bool {
+        matches!(self.0, 0 | 41 | 128..=255)
     }
 }
 

@@ -130,14 +130,13 @@ mod config;
 mod data;
 mod event;
 mod extended_error;
+mod form;
 mod hash;
 mod host;
 mod line;
 mod manifest;
-#[cfg(feature = "messages")]
 mod master_file;
 mod memory;
-#[cfg(feature = "messages")]
 mod message;
 mod mmdb;
 mod name;
@@ -146,6 +145,7 @@ mod name_map;
 mod prefix;
 mod prefix_map;
 mod query;
+mod reader;
 mod record;
 mod refresh;
 mod response;
@@ -170,10 +170,8 @@ pub use hash::stable_hash;
 pub use host::{Level, count, count_with, log, print, print_with};
 pub use line::{Line, Word};
 pub use manifest::{Manifest, NamedSource};
-#[cfg(feature = "messages")]
 pub use master_file::{MasterFile, MasterFileError};
-#[cfg(feature = "messages")]
-pub use message::{Message, Unreadable, hickory};
+pub use message::{Message, Unreadable};
 pub use mmdb::Mmdb;
 pub use name::{Labels, Name, NameBuf, NameError};
 pub use name_list::{Listed, NameList, NameListError};

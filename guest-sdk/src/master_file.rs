@@ -1,16 +1,15 @@
-//! Records as text in the master file format (RFC 1035 section 5), as in zone files. hickory-proto parses
-//! their data.
+//! Records as text in the master file format (RFC 1035 section 5), as in zone files.
+
+mod data;
 
 use std::fmt;
 use std::iter::Enumerate;
 use std::str::Lines;
 use std::time::Duration;
 
-use hickory_proto::rr::{Name, RData, Record, RecordType};
+use crate::{NameBuf, Rdata, Record, Type};
 
-use crate::NameBuf;
-
-/// A line of a master file that cannot be parsed. Needs the feature `messages`.
+/// A line of a master file that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterFileError {
     /// The line number, counted from 1.
@@ -28,15 +27,22 @@ impl fmt::Display for MasterFileError {
 impl std::error::Error for MasterFileError {}
 
 /// An iterator over the records of a master file. Supports `$ORIGIN` and `$TTL`, but not `$INCLUDE`, since it
-/// reads no files. Names without a final dot are relative to the origin. Needs the feature `messages`.
+/// reads no files. Names without a final dot are relative to the origin.
+///
+/// It reads data of the types A, AAAA, CAA, CDNSKEY, CDS, CERT, CNAME, CSYNC, DNAME, DNSKEY, DS, HINFO, HTTPS, MX, NAPTR,
+/// NS, OPENPGPKEY, PTR, SMIMEA, SOA, SPF, SRV, SSHFP, SVCB, TLSA, TXT and URI, and of the oldest ones: AFSDB, MB, MD, MF,
+/// MG, MINFO, MR, PX, RP and RT. Data of any type may be written in hexadecimal (RFC 3597 section 5): `\# 2 c0de`.
 ///
 /// ```
+/// use std::time::Duration;
 /// use dnsweir_filter::MasterFile;
 ///
 /// let text = "$TTL 300\n@ SOA ns root 1 2 3 4 5\nwww A 192.0.2.1\n    60 IN AAAA 2001:db8::1 ; dual\n";
 /// let records: Result<Vec<_>, _> = MasterFile::new(text, &"example.org".parse().unwrap()).collect();
 /// let last = records.unwrap().pop().unwrap();
-/// assert_eq!((last.name.to_string().as_str(), last.ttl), ("www.example.org.", 60));
+/// assert_eq!(last.name().to_string(), "www.example.org.");
+/// assert_eq!(last.ttl(), Duration::from_secs(60));
+/// assert_eq!(last.address(), "2001:db8::1".parse().ok());
 /// ```
 #[derive(Debug)]
 pub struct MasterFile<'t> {
@@ -76,91 +82,109 @@ impl Iterator for MasterFile<'_> {
 impl MasterFile<'_> {
     /// Parses an entry. Returns its record; none for directives and empty entries.
     fn read(&mut self, entry: &str) -> Result<Option<Record>, String> {
-        let begins_with_space = entry.starts_with([' ', '\t']);
-        let mut rest = entry.trim();
-        let mut next = || {
-            let (word, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
-            rest = behind.trim_start();
-            word
-        };
-        let mut word = if begins_with_space { "" } else { next() };
-        match word {
-            "" if entry.trim().is_empty() => return Ok(None),
-            "" => {}
-            "$ORIGIN" => {
-                self.origin = self.absolute(next())?;
-                return Ok(None);
+        let mut words = Words(entry);
+        if !entry.starts_with([' ', '\t']) {
+            match words.next() {
+                None => return Ok(None),
+                Some("$ORIGIN") => {
+                    self.origin = absolute(words.next().unwrap_or_default(), &self.origin)?;
+                    return Ok(None);
+                }
+                Some("$TTL") => {
+                    let seconds = words.next().and_then(seconds).ok_or("this is not a TTL")?;
+                    self.ttl = Some(Duration::from_secs(seconds.into()));
+                    return Ok(None);
+                }
+                Some(directive) if directive.starts_with('$') => {
+                    return Err(format!("{directive} is not known here"));
+                }
+                Some(owner) => self.owner = absolute(owner, &self.origin)?,
             }
-            "$TTL" => {
-                self.ttl = Some(ttl(next()).ok_or("this is not a TTL")?);
-                return Ok(None);
-            }
-            directive if directive.starts_with('$') => return Err(format!("{directive} is not known here")),
-            owner => self.owner = self.absolute(owner)?,
+        } else if entry.trim().is_empty() {
+            return Ok(None);
         }
         let mut own_ttl = None;
-        let rtype = loop {
-            word = next();
-            if word.eq_ignore_ascii_case("IN") {
-                continue;
-            }
-            match ttl(word) {
-                Some(time) => own_ttl = Some(time),
-                None => break word.to_ascii_uppercase().parse::<RecordType>(),
+        let word = loop {
+            let word = words.next().unwrap_or_default();
+            match seconds(word) {
+                Some(seconds) => own_ttl = Some(Duration::from_secs(seconds.into())),
+                None if word.eq_ignore_ascii_case("IN") => {}
+                None => break word,
             }
         };
-        let rtype = rtype.map_err(|_| format!("{word:?} is not a record type"))?;
+        let rtype = word.parse::<Type>().ok().filter(|rtype| !rtype.is_meta());
+        let rtype = rtype.ok_or_else(|| format!("{word:?} is no type of a record"))?;
         let ttl = own_ttl
             .or(self.ttl)
-            .ok_or("the record has no TTL, and there is no $TTL")?;
-        let data = RData::try_from_str(rtype, &self.with_absolute_names(rtype, rest)?);
-        let data = data.map_err(|error| error.to_string())?;
-        let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
-        Ok(Some(Record::from_rdata(
-            Name::from(self.owner.as_name()),
-            ttl,
-            data,
-        )))
-    }
-
-    /// Makes a name absolute: without a final dot, it is relative to the origin.
-    fn absolute(&self, text: &str) -> Result<NameBuf, String> {
-        let name = || match text {
-            "@" => Ok(self.origin.clone()),
-            absolute if absolute.ends_with('.') && !absolute.ends_with("\\.") => absolute.parse(),
-            relative => NameBuf::join(relative.parse::<NameBuf>()?.as_name().labels(), &self.origin),
-        };
-        name().map_err(|reason| format!("{text:?} is not a name: {reason}"))
-    }
-
-    /// Makes the names in record data absolute, for the types of RFC 1035 and others with names.
-    fn with_absolute_names(&self, rtype: RecordType, data: &str) -> Result<String, String> {
-        let names: &[usize] = match rtype {
-            RecordType::CNAME | RecordType::NS | RecordType::PTR | RecordType::ANAME => &[0],
-            RecordType::MX | RecordType::SVCB | RecordType::HTTPS => &[1],
-            RecordType::SRV => &[3],
-            RecordType::SOA => &[0, 1],
-            RecordType::NAPTR => &[5],
-            _ => return Ok(data.to_owned()),
-        };
-        let words = data
-            .split_whitespace()
-            .enumerate()
-            .map(|(index, word)| match names.contains(&index) {
-                true => self.absolute(word).map(|name| name.to_string()),
-                false => Ok(word.to_owned()),
-            });
-        Ok(words.collect::<Result<Vec<_>, _>>()?.join(" "))
+            .ok_or("neither the record nor $TTL says for how long it holds")?;
+        let data = data::read(rtype, words, &self.origin)?;
+        Ok(Some(Record::new(&self.owner, ttl, Rdata::Other(rtype, data))))
     }
 }
 
-/// Parses a TTL in seconds, or with BIND's units: `1h30m`.
-fn ttl(text: &str) -> Option<Duration> {
-    let starts_with_digit = text.starts_with(|first: char| first.is_ascii_digit());
-    let seconds = hickory_proto::serialize::txt::parse_ttl(text)
-        .ok()
-        .filter(|_| starts_with_digit)?;
-    Some(Duration::from_secs(seconds.into()))
+/// The name that a word stands for: without a final dot, it is relative to the origin.
+fn absolute(word: &str, origin: &NameBuf) -> Result<NameBuf, String> {
+    let name = || match word {
+        "@" => Ok(origin.clone()),
+        absolute if absolute.ends_with('.') && !absolute.ends_with("\\.") => absolute.parse(),
+        relative => NameBuf::join(relative.parse::<NameBuf>()?.as_name().labels(), origin),
+    };
+    name().map_err(|reason| format!("{word:?} is no name: {reason}"))
+}
+
+/// The seconds that a word stands for, which may have BIND's units: `1h30m`.
+fn seconds(word: &str) -> Option<u32> {
+    let (mut seconds, mut rest) = (0u32, word);
+    loop {
+        let digits = rest
+            .find(|letter: char| !letter.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(digits);
+        let mut units = behind.chars();
+        let unit = match units.next().map(|unit| unit.to_ascii_lowercase()) {
+            None | Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3600,
+            Some('d') => 86_400,
+            Some('w') => 604_800,
+            Some(_) => return None,
+        };
+        seconds = seconds.checked_add(number.parse::<u32>().ok()?.checked_mul(unit)?)?;
+        rest = units.as_str();
+        if rest.is_empty() {
+            return Some(seconds);
+        }
+    }
+}
+
+/// The words of an entry, with their quotes and escapes.
+#[derive(Debug, Clone)]
+struct Words<'e>(&'e str);
+
+impl<'e> Iterator for Words<'e> {
+    type Item = &'e str;
+
+    fn next(&mut self) -> Option<&'e str> {
+        let text = self.0.trim_start();
+        let (mut quoted, mut escaped, mut ended) = (false, false, false);
+        let end = text.find(|letter: char| {
+            match letter {
+                _ if ended => return true,
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' => {
+                    // What begins with a quote ends with the next.
+                    ended = quoted && text.starts_with('"');
+                    quoted = !quoted;
+                }
+                _ => return letter.is_whitespace() && !quoted,
+            }
+            false
+        });
+        let (word, rest) = text.split_at(end.unwrap_or(text.len()));
+        self.0 = rest;
+        (!word.is_empty()).then_some(word)
+    }
 }
 
 /// Entries without comments, each with its first line's number. Parentheses continue an entry over several
@@ -203,11 +227,24 @@ impl Iterator for Entries<'_> {
 
 #[cfg(test)]
 mod tests {
+    use hickory_proto::rr;
+    use hickory_proto::serialize::binary::BinDecodable;
+
     use super::*;
+
+    /// A record as text that hickory-proto writes.
+    fn text(record: Record) -> String {
+        let record = record.into_raw();
+        let numbers = [record.rtype.to_be_bytes(), record.class.to_be_bytes()].concat();
+        let length = (record.rdata.len() as u16).to_be_bytes();
+        let ttl = record.ttl.to_be_bytes();
+        let wire = [&record.name[..], &numbers, &ttl, &length, &record.rdata].concat();
+        rr::Record::from_bytes(&wire).unwrap().to_string()
+    }
 
     fn read(text: &str) -> Result<Vec<String>, String> {
         let records = MasterFile::new(text, &"example.".parse().unwrap());
-        let records = records.map(|record| record.map(|record| record.to_string()));
+        let records = records.map(|record| record.map(self::text));
         records
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())
@@ -234,9 +271,9 @@ mod tests {
         let text = "$TTL 1\na CNAME .\n*.b CNAME *.\nc\\.d PTR e\\.\n";
         let records = MasterFile::new(text, &"example.".parse().unwrap());
         let records: Vec<Record> = records.map(Result::unwrap).collect();
-        assert!(matches!(&records[0].data, RData::CNAME(target) if target.0.is_root()));
-        assert_eq!(records[1].name.to_string(), "*.b.example.");
-        assert_eq!(records[2].name.num_labels(), 2);
+        assert_eq!(records[0].target(), Some(NameBuf::root()));
+        assert_eq!(records[1].name().to_string(), "*.b.example.");
+        assert_eq!(records[2].name().labels().count(), 2);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 pub use text::NameError;
 
 /// The maximum length of a name in bytes, including all length bytes (RFC 1035 section 2.3.4).
-const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 /// The maximum length of a label in bytes (RFC 1035 section 2.3.4).
-const LABEL_MAX: usize = 63;
+pub(crate) const LABEL_MAX: usize = 63;
 
 /// A borrowed name. Copying it copies a pointer.
 ///
@@ -220,6 +220,13 @@ impl NameBuf {
                 wire.extend_from_slice(b"\x03ip6\x04arpa\0");
             }
         }
+        NameBuf(wire)
+    }
+
+    /// The name in these bytes, which are one, in any letter case.
+    pub(crate) fn from_wire(mut wire: Vec<u8>) -> NameBuf {
+        // Lengths are below the letters.
+        wire.make_ascii_lowercase();
         NameBuf(wire)
     }
 

@@ -25,7 +25,6 @@
 pub(crate) mod data;
 mod literals;
 mod lookups;
-#[cfg(feature = "messages")]
 mod records;
 pub(crate) mod tables;
 
@@ -43,7 +42,6 @@ use lookups::{Handed, Lookups};
 use tables::Tables;
 
 pub use literals::{EventLiteral, QueryLiteral, ResponseLiteral, event, query, response};
-#[cfg(feature = "messages")]
 pub use records::message;
 
 /// Configures a filter for one zone, the root.

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use dnsweir_filter::hickory::rr::RData;
 use dnsweir_filter::test::{self, Running, node, query};
 use dnsweir_filter::{
     Answer, ExtendedError, LookupStatus, NameBuf, Rcode, Rdata, ResponseVerdict, Type, Verdict,
@@ -76,11 +74,11 @@ fn addresses_on_a_list_take_the_answer_with_them() {
         Type::A,
         says([127, 0, 0, 2], "7.2.0.192.zen.test"),
     );
-    let bad = RData::A(Ipv4Addr::new(192, 0, 2, 7).into());
+    let bad = Rdata::A([192, 0, 2, 7].into());
     let response = test::response(query("www.example", Type::A)).records([("www.example", bad)]);
     let replaced = ResponseVerdict::replace(Answer::new(Rcode::NXDOMAIN).error(why()));
     assert_eq!(filter.response(&response), replaced);
-    let good = RData::A(Ipv4Addr::new(192, 0, 2, 8).into());
+    let good = Rdata::A([192, 0, 2, 8].into());
     let response = test::response(query("www.example", Type::A)).records([("www.example", good)]);
     assert_eq!(filter.response(&response), ResponseVerdict::pass());
     assert_eq!(filter.asked(), ["7.2.0.192.zen.test. A", "8.2.0.192.zen.test. A"]);

@@ -79,9 +79,9 @@ fn local(query: &Query<'_>, action: &Action) -> Answer {
         Action::Nxdomain => Answer::new(Rcode::NXDOMAIN),
         Action::Data(data) => {
             let asked = |rtype| [rtype, Type::ANY].contains(&query.qtype());
-            let data = data.iter().filter(|(rtype, ..)| asked(*rtype));
-            data.fold(Answer::noerror(), |answer, (_, ttl, data)| {
-                answer.record(query.name(), *ttl, data.clone())
+            let data = data.iter().filter(|record| asked(record.rtype()));
+            data.fold(Answer::noerror(), |answer, record| {
+                answer.record(query.name(), record.ttl(), record.rdata())
             })
         }
         _ => Answer::noerror(),

@@ -1,10 +1,7 @@
 //! One policy zone, read from a zone file.
 
-use std::time::Duration;
-
-use dnsweir_filter::hickory::rr::RData;
 use dnsweir_filter::{
-    Invalid, MasterFile, Name, NameBuf, NameMap, Node, Prefix, PrefixMap, Query, Rdata, Type,
+    Invalid, MasterFile, Name, NameBuf, NameMap, Node, Prefix, PrefixMap, Query, Record, Type,
 };
 
 /// What happens to a query or an answer.
@@ -17,7 +14,7 @@ pub enum Action {
     #[default]
     Nodata,
     Alias(NameBuf),
-    Data(Vec<(Type, Duration, Rdata)>),
+    Data(Vec<Record>),
 }
 
 /// The policies of a zone, by trigger.
@@ -41,20 +38,20 @@ impl Zone {
         };
         for record in MasterFile::new(text, &origin) {
             let record = record.map_err(|error| node.mistake(error.to_string()).argument(1).report())?;
-            // Names outside the zone match no trigger, and neither does the root.
-            let owner = NameBuf::try_from(&record.name).unwrap_or(NameBuf::root());
-            let labels = owner.as_name().strip_suffix(&origin).into_iter();
-            let labels: Vec<&[u8]> = labels.flatten().collect();
-            zone.add(&labels, record.data, Duration::from_secs(record.ttl.into()));
+            zone.add(record, &origin);
         }
         Ok(zone)
     }
 
     /// Adds a policy. Skips the zone's own data, and policies for name servers, which this filter does not
     /// support, because it asks none.
-    fn add(&mut self, owner: &[&[u8]], data: RData, ttl: Duration) {
-        let action = action(data, ttl);
-        match owner {
+    fn add(&mut self, record: Record, origin: &NameBuf) {
+        let owner = NameBuf::from(record.name());
+        // Names outside the zone match no trigger.
+        let labels = owner.as_name().strip_suffix(origin).into_iter();
+        let labels: Vec<&[u8]> = labels.flatten().collect();
+        let action = action(record);
+        match &labels[..] {
             [] | [.., b"rpz-nsdname" | b"rpz-nsip"] => {}
             [of @ .., b"rpz-client-ip"] => self.clients.extend(Prefix::from_labels(of).zip(Some(action))),
             [of @ .., b"rpz-ip"] => self.answers.extend(Prefix::from_labels(of).zip(Some(action))),
@@ -76,16 +73,17 @@ impl Zone {
     }
 }
 
-fn action(data: RData, ttl: Duration) -> Action {
-    let RData::CNAME(target) = &data else {
-        return Action::Data(vec![(Type(data.record_type().into()), ttl, data.into())]);
+fn action(record: Record) -> Action {
+    let target = record.target().filter(|_| record.rtype() == Type::CNAME);
+    let Some(target) = target else {
+        return Action::Data(vec![record]);
     };
-    match target.0.to_ascii().to_ascii_lowercase().as_str() {
+    match target.to_string().as_str() {
         "." => Action::Nxdomain,
         "*." => Action::Nodata,
         "rpz-passthru." => Action::Pass,
         "rpz-drop." => Action::Drop,
         "rpz-tcp-only." => Action::TcpOnly,
-        _ => NameBuf::try_from(&target.0).map_or(Action::Nxdomain, Action::Alias),
+        _ => Action::Alias(target),
     }
 }

@@ -5,7 +5,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dnsweir_filter::hickory::rr::RData;
 use dnsweir_filter::test::{self, QueryLiteral, Running, node};
 use dnsweir_filter::{
     Answer, NameBuf, Rcode, Rdata, ResponseEdit, ResponseVerdict, Transport, Type, Verdict,
@@ -111,12 +110,12 @@ fn policies_about_clients_come_first_and_are_for_them_alone() {
 #[test]
 fn policies_about_addresses() {
     let mut filter = start(ZONE);
-    let mut with = |data: RData| {
+    let mut with = |data: Rdata| {
         let response = test::response(test::query("www.test", Type::ANY)).records([("www.test", data)]);
         filter.response(&response)
     };
-    let v4 = |text: &str| RData::A(text.parse().unwrap());
-    let v6 = |text: &str| RData::AAAA(text.parse().unwrap());
+    let v4 = |text: &str| Rdata::A(text.parse().unwrap());
+    let v6 = |text: &str| Rdata::Aaaa(text.parse().unwrap());
     assert_eq!(
         with(v4("198.0.2.77")),
         ResponseVerdict::replace(Answer::new(Rcode::NXDOMAIN))

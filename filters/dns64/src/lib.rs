@@ -5,16 +5,15 @@ mod address;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use dnsweir_filter::hickory::rr::RData;
 use dnsweir_filter::{
     Answer, Answers, Ask, Class, Filter, Found, Invalid, Manifest, Message, NameBuf, Prefix, Query, Rcode,
-    Rdata, Response, ResponseVerdict, Setup, Type, Verdict,
+    Rdata, Record, Response, ResponseVerdict, Setup, Type, Verdict,
 };
 
 pub use address::Translation;
 
-/// The maximum TTL in seconds if no SOA bounds how long AAAA records are missing (RFC 6147 section 5.1.7).
-const UNSAID: u32 = 600;
+/// The maximum TTL if no SOA bounds how long AAAA records are missing (RFC 6147 section 5.1.7).
+const UNSAID: Duration = Duration::from_secs(600);
 
 /// The prefix of IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
 const MAPPED: Ipv6Addr = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
@@ -100,7 +99,7 @@ impl Dns64 {
 
     /// Removes the excluded addresses from an answer (section 5.1.4).
     fn strip(&self, message: &Message) -> ResponseVerdict {
-        let excluded = |data: &RData| data.ip_addr().is_some_and(|address| self.excludes(address));
+        let excluded = |record: &Record| record.address().is_some_and(|address| self.excludes(address));
         let edit = message.without(excluded);
         edit.map_or(ResponseVerdict::pass(), ResponseVerdict::edit)
     }
@@ -109,22 +108,19 @@ impl Dns64 {
     /// Returns `None` if it has no address that may be translated.
     fn translated(&self, empty: &Message, found: &Found<'_>) -> Option<Answer> {
         let message = found.read().ok()?;
-        let soa = (empty.authority().iter()).find(|record| matches!(record.data, RData::SOA(_)));
-        let most = soa.map_or(UNSAID, |soa| soa.ttl);
+        let soa = (empty.authority().iter()).find(|record| record.rtype() == Type::SOA);
+        let most = soa.map_or(UNSAID, Record::ttl);
         let mut answer = Answer::noerror();
         let mut any = false;
         for record in message.answers() {
-            let rdata = match &record.data {
-                RData::A(address) => self.translation.embed(address.0).map(Rdata::Aaaa),
-                data if [Type::CNAME, Type::DNAME].contains(&Type(data.record_type().into())) => {
-                    Some(data.clone().into())
-                }
+            let rdata = match (record.rtype(), record.address()) {
+                (_, Some(IpAddr::V4(address))) => self.translation.embed(address).map(Rdata::Aaaa),
+                (Type::CNAME | Type::DNAME, _) => Some(record.rdata()),
                 _ => None,
             };
             let Some(rdata) = rdata else { continue };
             any |= matches!(rdata, Rdata::Aaaa(_));
-            let owner = NameBuf::try_from(&record.name).ok()?;
-            answer = answer.record(&owner, Duration::from_secs(record.ttl.min(most).into()), rdata);
+            answer = answer.record(record.name(), record.ttl().min(most), rdata);
         }
         any.then_some(answer)
     }

@@ -5,9 +5,6 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use dnsweir_filter::hickory::op;
-use dnsweir_filter::hickory::rr::rdata::SOA;
-use dnsweir_filter::hickory::rr::{self, RData, Record};
 use dnsweir_filter::test::{self, Running, node, query};
 use dnsweir_filter::{
     Answer, FromValue, LookupStatus, NameBuf, Rcode, Rdata, ResponseEdit, ResponseVerdict, Section, Selector,
@@ -76,13 +73,14 @@ fn translated(ttls: [u64; 2]) -> ResponseVerdict {
     ResponseVerdict::replace(answer)
 }
 
-/// A message with these records, and in the authority section an SOA record with this TTL.
+/// A message with an SOA record in the authority section, with this TTL.
 fn denial(ttl: u32) -> Vec<u8> {
-    let soa = SOA::new(Default::default(), Default::default(), 1, 2, 3, 4, 5);
-    let mut message = op::Message::from_vec(&test::message("old.test", Type::AAAA, [])).unwrap();
-    let root = rr::Name::root();
-    message.add_authority(Record::from_rdata(root, ttl, RData::SOA(soa)));
-    message.to_vec().unwrap()
+    let mut message = test::message("old.test", Type::AAAA, []);
+    message[9] = 1;
+    message.extend(b"\0\0\x06\0\x01");
+    message.extend(ttl.to_be_bytes());
+    message.extend([&[0, 22][..], &[0; 22]].concat());
+    message
 }
 
 #[test]
@@ -90,13 +88,12 @@ fn a_name_without_ipv6_addresses_gets_translated_ones() {
     let mut filter = start();
     let empty = test::response(query("old.test", Type::AAAA)).message(&denial(120));
     let told = filter.response(&empty);
-    // Records of types that hickory knows become bytes.
-    assert_eq!(format!("{told:?}"), format!("{:?}", translated([120, 30])));
+    assert_eq!(told, translated([120, 30]));
     assert_eq!(filter.asked(), ["old.test. A below"]);
     // Ten minutes if there is no SOA.
     let failed = test::response(query("old.test", Type::AAAA)).rcode(Rcode::SERVFAIL);
     let told = filter.response(&failed.records([]));
-    assert_eq!(format!("{told:?}"), format!("{:?}", translated([300, 30])));
+    assert_eq!(told, translated([300, 30]));
 }
 
 #[test]
@@ -111,7 +108,7 @@ fn what_cannot_be_found_out_is_an_error() {
 #[test]
 fn excluded_addresses_are_left_out_of_others() {
     let mut filter = start();
-    let record = |text: &str| ("old.test", RData::AAAA(text.parse().unwrap()));
+    let record = |text: &str| ("old.test", Rdata::Aaaa(text.parse().unwrap()));
     let mixed = ["::ffff:192.0.2.1", "2001:db8::1", "::ffff:192.0.2.2"].map(record);
     let answer = Selector::all().section(Section::Answer);
     let edit = ResponseEdit::new()
@@ -130,7 +127,7 @@ fn excluded_addresses_are_left_out_of_others() {
 #[test]
 fn others_stay_as_they_are() {
     let mut filter = start();
-    let native = RData::AAAA("2001:db8::1".parse().unwrap());
+    let native = Rdata::Aaaa("2001:db8::1".parse().unwrap());
     let response = test::response(query("old.test", Type::AAAA)).records([("old.test", native)]);
     assert_eq!(filter.response(&response), ResponseVerdict::pass());
     let missing = test::response(query("old.test", Type::AAAA)).rcode(Rcode::NXDOMAIN);

@@ -6,11 +6,8 @@
 
 use std::net::IpAddr;
 
-use dnsweir_filter::hickory::rr::RData;
-use dnsweir_filter::hickory::rr::rdata::SVCB;
-use dnsweir_filter::hickory::rr::rdata::svcb::SvcParamValue;
 use dnsweir_filter::{
-    Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Prefix, Rcode, Response,
+    Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Prefix, Rcode, Record, Response,
     ResponseVerdict, Setup, Type, count,
 };
 
@@ -68,7 +65,7 @@ impl Filter for Rebinding {
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
-        match message.without(|data| self.is_private(data)) {
+        match message.without(|record| self.is_private(record)) {
             None => ResponseVerdict::pass(),
             Some(edit) => {
                 count("stripped", 1);
@@ -79,22 +76,10 @@ impl Filter for Rebinding {
 }
 
 impl Rebinding {
-    /// Whether a record has a private address.
-    fn is_private(&self, data: &RData) -> bool {
-        match data {
-            RData::SVCB(service) => self.hints(service),
-            RData::HTTPS(service) => self.hints(&service.0),
-            data => data.ip_addr().is_some_and(|address| self.holds(address)),
-        }
-    }
-
-    /// Whether a service binding hints at a private address (RFC 9460 section 7.3).
-    fn hints(&self, service: &SVCB) -> bool {
-        service.svc_params.iter().any(|(_, value)| match value {
-            SvcParamValue::Ipv4Hint(hint) => hint.0.iter().any(|address| self.holds(address.0.into())),
-            SvcParamValue::Ipv6Hint(hint) => hint.0.iter().any(|address| self.holds(address.0.into())),
-            _ => false,
-        })
+    /// Whether a record has a private address, or hints at one (RFC 9460 section 7.3).
+    fn is_private(&self, record: &Record) -> bool {
+        let mut addresses = record.address().into_iter().chain(record.hints());
+        addresses.any(|address| self.holds(address))
     }
 
     fn holds(&self, address: IpAddr) -> bool {

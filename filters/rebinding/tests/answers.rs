@@ -2,27 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 
-use dnsweir_filter::hickory::rr::RData;
-use dnsweir_filter::hickory::rr::rdata::svcb::{IpHint, SVCB, SvcParamKey, SvcParamValue};
-use dnsweir_filter::hickory::rr::rdata::{A, CNAME, HTTPS};
 use dnsweir_filter::test::{self, Node, Running, node};
-use dnsweir_filter::{Answer, ExtendedError, Rcode, ResponseEdit, ResponseVerdict, Section, Selector, Type};
+use dnsweir_filter::{
+    Answer, ExtendedError, Rcode, Rdata, ResponseEdit, ResponseVerdict, Section, Selector, Type,
+};
 use dnsweir_filter_rebinding::Rebinding;
 
 fn start(config: impl IntoIterator<Item = Node>) -> Running<Rebinding> {
     test::start(config).unwrap()
 }
 
-fn address(text: &str) -> RData {
-    match text.parse::<IpAddr>().unwrap() {
-        IpAddr::V4(address) => RData::A(address.into()),
-        IpAddr::V6(address) => RData::AAAA(address.into()),
-    }
+fn address(text: &str) -> Rdata {
+    Rdata::address(text.parse().unwrap())
 }
 
-fn verdict(filter: &mut Running<Rebinding>, name: &str, data: Vec<RData>) -> ResponseVerdict {
+fn verdict(filter: &mut Running<Rebinding>, name: &str, data: Vec<Rdata>) -> ResponseVerdict {
     let records = data.into_iter().map(|data| (name, data));
     filter.response(&test::response(test::query(name, Type::A)).records(records))
 }
@@ -78,9 +74,8 @@ fn private_addresses_go_and_others_stay() {
 
 #[test]
 fn of_several_records_only_the_private_ones_go() {
-    let alias = CNAME("other.test.".parse().unwrap());
     let data = vec![
-        RData::CNAME(alias),
+        Rdata::Cname("other.test.".parse().unwrap()),
         address("10.0.0.1"),
         address("192.0.2.1"),
         address("10.0.0.2"),
@@ -91,13 +86,9 @@ fn of_several_records_only_the_private_ones_go() {
 #[test]
 fn hints_of_services_count() {
     let hint = |text: &str| {
-        let hint = SvcParamValue::Ipv4Hint(IpHint(vec![A(text.parse().unwrap())]));
-        let service = SVCB::new(
-            1,
-            "svc.test.".parse().unwrap(),
-            vec![(SvcParamKey::Ipv4Hint, hint)],
-        );
-        RData::HTTPS(HTTPS(service))
+        let address: Ipv4Addr = text.parse().unwrap();
+        let service = b"\0\x01\x03svc\x04test\0\0\x04\0\x04";
+        Rdata::Other(Type::HTTPS, [&service[..], &address.octets()].concat())
     };
     assert_eq!(
         verdict(&mut start([]), "evil.test", vec![hint("192.168.1.1")]),

@@ -1,7 +1,6 @@
 //! Changes names in the data of answers: the targets of aliases, and the names in other records.
 
-use dnsweir_filter::hickory::rr::{self, RData, rdata};
-use dnsweir_filter::{Ask, Found, Message, NameBuf, Response, ResponseEdit, Section, Type};
+use dnsweir_filter::{Ask, Found, Message, NameBuf, Record, Response, ResponseEdit, Section, Type};
 
 use crate::rule::Change;
 
@@ -25,10 +24,21 @@ pub enum Reworked {
 
 /// The sections of an answer while it is changed.
 struct Sections {
-    records: [Vec<rr::Record>; 3],
+    records: [Vec<Record>; 3],
     /// Which of them have changed.
     changed: [bool; 3],
 }
+
+/// The types with a name that points to another one.
+const POINTING: [Type; 7] = [
+    Type::CNAME,
+    Type::MX,
+    Type::NAPTR,
+    Type::NS,
+    Type::PTR,
+    Type::SOA,
+    Type::SRV,
+];
 
 const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
 
@@ -81,22 +91,18 @@ fn can_be_looked_up(qtype: Type) -> bool {
 impl Sections {
     /// The first alias whose target changes, and its new target.
     fn alias(&self, change: &Change) -> Option<(usize, NameBuf)> {
-        self.records[0]
-            .iter()
-            .enumerate()
-            .find_map(|(index, record)| match &record.data {
-                RData::CNAME(target) => Some((index, change.of(&NameBuf::try_from(&target.0).ok()?)?)),
-                _ => None,
-            })
+        let records = self.records[0].iter().enumerate();
+        let mut aliases = records.filter(|(_, record)| record.rtype() == Type::CNAME);
+        aliases.find_map(|(index, record)| Some((index, change.of(&record.target()?)?)))
     }
 
     /// Points an alias to its new target, and adds what that resolves to.
     fn lead(&mut self, index: usize, target: &NameBuf, behind: &Message) {
         let answers = &mut self.records[0];
         answers.truncate(index + 1);
-        answers.retain(|record| matches!(record.data, RData::CNAME(_)));
+        answers.retain(|record| record.rtype() == Type::CNAME);
         if let Some(alias) = answers.last_mut() {
-            alias.data = RData::CNAME(rdata::CNAME(target.as_name().into()));
+            alias.set_target(target);
         }
         answers.extend_from_slice(behind.answers());
         // These described the old target, for instance that it does not exist.
@@ -109,12 +115,14 @@ impl Sections {
     fn rename(&mut self, change: &Change) {
         for (records, changed) in self.records.iter_mut().zip(&mut self.changed) {
             for record in records {
-                let Some(name) = name_in(&mut record.data) else {
+                if !POINTING.contains(&record.rtype()) {
                     continue;
-                };
-                let old = NameBuf::try_from(&*name).ok();
-                if let Some(new) = old.and_then(|old| change.of(&old).filter(|new| *new != old.as_name())) {
-                    *name = new.as_name().into();
+                }
+                let new = record
+                    .target()
+                    .and_then(|old| change.of(&old).filter(|new| *new != old));
+                if let Some(new) = new {
+                    record.set_target(&new);
                     *changed = true;
                 }
             }
@@ -126,19 +134,5 @@ impl Sections {
         let sections = SECTIONS.into_iter().zip(&self.records).zip(self.changed);
         let changed = sections.filter(|(_, changed)| *changed);
         message.with_sections(changed.map(|(section, _)| section))
-    }
-}
-
-/// The name in a record's data that points to another name; `None` if there is none.
-fn name_in(data: &mut RData) -> Option<&mut rr::Name> {
-    match data {
-        RData::CNAME(data) => Some(&mut data.0),
-        RData::MX(data) => Some(&mut data.exchange),
-        RData::NAPTR(data) => Some(&mut data.replacement),
-        RData::NS(data) => Some(&mut data.0),
-        RData::PTR(data) => Some(&mut data.0),
-        RData::SOA(data) => Some(&mut data.mname),
-        RData::SRV(data) => Some(&mut data.target),
-        _ => None,
     }
 }

@@ -4,11 +4,9 @@
 
 use std::time::Duration;
 
-use dnsweir_filter::hickory::rr::RData;
-use dnsweir_filter::hickory::rr::rdata::CNAME;
 use dnsweir_filter::test::{self, Node, QueryLiteral, Running, node};
 use dnsweir_filter::{
-    Answer, Class, Manifest, NameBuf, Rcode, ResponseEdit, ResponseVerdict, Rewrite, Type, Verdict,
+    Answer, Class, Manifest, NameBuf, Rcode, Rdata, ResponseEdit, ResponseVerdict, Rewrite, Type, Verdict,
 };
 use dnsweir_filter_rewrite::Rewriter;
 
@@ -284,7 +282,7 @@ fn targets_are_looked_at_where_their_rule_was_reached() {
 fn targets_stay_where_nothing_can_be_looked_up() {
     let mut filter = start([rule("target", "suffix", "old").arg("new")]);
     let mut verdict = |qtype: Type| {
-        let alias = RData::CNAME(CNAME("b.old.".parse().unwrap()));
+        let alias = Rdata::Cname(name("b.old"));
         filter.response(&test::response(test::query("a.test", qtype)).records([("a.test", alias)]))
     };
     for qtype in [128, 200, 254] {

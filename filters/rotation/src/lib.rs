@@ -90,10 +90,7 @@ impl Filter for Rotation {
             return ResponseVerdict::pass();
         };
         let rank = |address: IpAddr| stable_hash(&[client, octets(address)].concat(), 0);
-        let ranks = message
-            .answers()
-            .iter()
-            .map(|record| record.data.ip_addr().map(rank));
+        let ranks = message.answers().iter().map(|record| record.address().map(rank));
         // `None` sorts before any hash, so records without an address stay in front.
         let mut order: Vec<_> = ranks.zip(0u32..).collect();
         order.sort();

@@ -3,13 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use dnsweir_filter::hickory::rr::RData;
-use dnsweir_filter::hickory::rr::rdata::CNAME;
 use dnsweir_filter::test::{self, Node, Running, node};
-use dnsweir_filter::{ResponseEdit, ResponseVerdict, Type, Verdict};
+use dnsweir_filter::{Rdata, ResponseEdit, ResponseVerdict, Type, Verdict};
 use dnsweir_filter_rotation::Rotation;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -49,10 +47,10 @@ fn the_order_is_random_unless_something_else_is_said() {
 
 /// The last bytes of an answer's addresses in their new order; `addresses` is the original order.
 fn order(filter: &mut Running<Rotation>, client: &str, addresses: &[u8]) -> Vec<u8> {
-    let alias = RData::CNAME(CNAME("real.shop.test.".parse().unwrap()));
+    let alias = Rdata::Cname("real.shop.test.".parse().unwrap());
     let data = addresses
         .iter()
-        .map(|&last| RData::A(Ipv4Addr::new(198, 51, 100, last).into()));
+        .map(|&last| Rdata::A([198, 51, 100, last].into()));
     let records = [alias].into_iter().chain(data).map(|data| ("shop.test", data));
     let client = SocketAddr::new(client.parse().unwrap(), 1053);
     let query = test::query("shop.test", Type::A).client(client);

@@ -6,7 +6,7 @@ mod template;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Answers, Filter, Found, Invalid, Manifest, Query, Rcode, Setup, Type, Verdict, count,
+    Answer, Answers, Filter, Found, Invalid, Manifest, Query, Rcode, Section, Setup, Type, Verdict, count,
 };
 
 use template::{Outcome, Template};
@@ -60,14 +60,10 @@ impl Filter for Templates {
         let Ok(message) = found.read() else {
             return failure();
         };
-        let target = template::records(message.answers());
-        Verdict::answer(
-            target
-                .into_iter()
-                .fold(alias.answer, |answer, (owner, ttl, rdata)| {
-                    answer.record(&owner, ttl, rdata)
-                }),
-        )
+        let target = message.answers().iter().cloned();
+        Verdict::answer(target.fold(alias.answer, |answer, record| {
+            answer.append(Section::Answer, record)
+        }))
     }
 }
 

@@ -1,11 +1,8 @@
 //! A template: which questions it applies to, and the answer it builds.
 
-use std::time::Duration;
-
-use dnsweir_filter::hickory::rr::{self, RData};
 use dnsweir_filter::{
-    Answer, Ask, Class, ExtendedError, FromValue, Invalid, MasterFile, NameBuf, Node, Query, Rcode, Rdata,
-    Type, Value,
+    Answer, Ask, Class, ExtendedError, FromValue, Invalid, MasterFile, NameBuf, Node, Query, Rcode, Record,
+    Section, Type, Value,
 };
 use regex_lite::Regex;
 
@@ -54,9 +51,6 @@ pub struct Alias {
     pub answer: Answer,
     target: NameBuf,
 }
-
-/// A record in the form that the SDK accepts.
-type Record = (NameBuf, Duration, Rdata);
 
 impl Alias {
     /// The lookup of the target.
@@ -177,17 +171,18 @@ impl Template {
             answer = answer.error(error.clone());
         }
         let mut target = None;
-        for (owner, ttl, rdata) in filled(&expression.answer, filling)? {
-            if let Rdata::Cname(name) = &rdata {
-                target = Some(name.clone());
+        for (section, patterns) in [
+            (Section::Answer, &expression.answer),
+            (Section::Authority, &expression.authority),
+            (Section::Additional, &expression.additional),
+        ] {
+            for pattern in patterns {
+                let record = filled(pattern, filling)?;
+                if section == Section::Answer && record.rtype() == Type::CNAME {
+                    target = record.target();
+                }
+                answer = answer.append(section, record);
             }
-            answer = answer.record(&owner, ttl, rdata);
-        }
-        for (owner, ttl, rdata) in filled(&expression.authority, filling)? {
-            answer = answer.authority(&owner, ttl, rdata);
-        }
-        for (owner, ttl, rdata) in filled(&expression.additional, filling)? {
-            answer = answer.additional(&owner, ttl, rdata);
         }
         Some(match target.filter(|_| FOLLOWED.contains(&query.qtype())) {
             Some(target) => Outcome::Alias(Alias { answer, target }),
@@ -238,27 +233,10 @@ fn extended_error(node: Node<'_>) -> Result<ExtendedError, Invalid> {
     Ok(ExtendedError::new(code?).text(text?.unwrap_or_default()))
 }
 
-/// The records of a section, filled in; `None` if one is not a record.
-fn filled(patterns: &[Pattern], filling: &Filling<'_>) -> Option<Vec<Record>> {
-    let mut made = Vec::new();
-    for pattern in patterns {
-        let text = format!("{TTL}{}", pattern.fill(filling));
-        let read: Result<Vec<rr::Record>, _> = MasterFile::new(&text, &NameBuf::root()).collect();
-        let read = read.ok().filter(|records| records.len() == 1)?;
-        made.extend(records(&read));
-    }
-    Some(made)
-}
-
-/// Records in the form that the SDK accepts.
-pub fn records(records: &[rr::Record]) -> Vec<Record> {
-    let made = records.iter().filter_map(|record| {
-        let rdata = match &record.data {
-            RData::CNAME(target) => Rdata::Cname(NameBuf::try_from(&target.0).ok()?),
-            data => data.clone().into(),
-        };
-        let owner = NameBuf::try_from(&record.name).ok()?;
-        Some((owner, Duration::from_secs(record.ttl.into()), rdata))
-    });
-    made.collect()
+/// A record, filled in; `None` if it is not one.
+fn filled(pattern: &Pattern, filling: &Filling<'_>) -> Option<Record> {
+    let text = format!("{TTL}{}", pattern.fill(filling));
+    let mut records = MasterFile::new(&text, &NameBuf::root());
+    let record = records.next()?.ok()?;
+    records.next().is_none().then_some(record)
 }

@@ -8,7 +8,7 @@ use crate::query::{
     EDNS_OPTION, HOST, LISTENER, NAMESPACE_ANNOTATION, NAMESPACE_LABEL, POD, POD_ANNOTATION, POD_LABEL,
     SERVER_NAME,
 };
-use crate::{Class, NameBuf, Rcode, Source, Transport, Type};
+use crate::{Class, Name, NameBuf, Rcode, Source, Transport, Type};
 
 /// A query for a test.
 #[derive(Debug, Clone)]
@@ -173,9 +173,8 @@ impl QueryLiteral {
         [self.name.as_name().as_wire(), &self.details].concat()
     }
 
-    #[cfg(feature = "messages")]
-    pub(super) fn question(&self) -> (String, Type) {
-        (self.name.to_string(), self.qtype)
+    pub(super) fn question(&self) -> (Name<'_>, Type) {
+        (self.name.as_name(), self.qtype)
     }
 
     /// Milliseconds since the Unix epoch.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::records::write;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Answer, Answers, LookupStatus, Name, NameBuf, Source, Type};
 
@@ -62,16 +63,17 @@ impl Lookups {
         };
         for lookup in &ask.lookups {
             self.asked.push(text(lookup));
-            let name = wire_name(&lookup.name);
+            let question = (wire_name(&lookup.name), lookup.qtype);
             let nothing = Ok(raw::Answer {
                 rcode: 3,
                 ..Answer::noerror().into_raw()
             });
-            let found = self.known.get(&(name, lookup.qtype)).cloned().unwrap_or(nothing);
+            let found = self.known.get(&question).cloned().unwrap_or(nothing);
             let message_start = handed.bytes.len() as u32;
             let answer = match &found {
                 Ok(answer) => {
-                    handed.bytes.extend(message(lookup, answer));
+                    let message = write(question.0.as_name(), Type(lookup.qtype), answer);
+                    handed.bytes.extend(message);
                     raw::LookupAnswer {
                         status: LookupStatus::Answered.number(),
                         rcode: answer.rcode,
@@ -113,29 +115,4 @@ fn wire_name(wire: &[u8]) -> NameBuf {
         Some(name) => NameBuf::from(name),
         None => panic!("{wire:?} is not a name"),
     }
-}
-
-/// An answer as a message, without name compression.
-fn message(lookup: &raw::Lookup, answer: &raw::Answer) -> Vec<u8> {
-    let sections = [&answer.answers, &answer.authority, &answer.additional];
-    let flags = 0x8180 | u16::from(answer.authoritative) << 10 | answer.rcode & 0xf;
-    let mut message = Vec::new();
-    for number in [0, flags, 1]
-        .into_iter()
-        .chain(sections.map(|section| section.len() as u16))
-    {
-        message.extend(number.to_be_bytes());
-    }
-    message.extend(&lookup.name);
-    message.extend(lookup.qtype.to_be_bytes());
-    message.extend(1u16.to_be_bytes());
-    for record in sections.into_iter().flatten() {
-        message.extend(&record.name);
-        message.extend(record.rtype.to_be_bytes());
-        message.extend(record.class.to_be_bytes());
-        message.extend(record.ttl.to_be_bytes());
-        message.extend((record.rdata.len() as u16).to_be_bytes());
-        message.extend(&record.rdata);
-    }
-    message
 }
