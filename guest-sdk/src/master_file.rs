@@ -201,20 +201,17 @@ impl Iterator for Entries<'_> {
             first.get_or_insert(index + 1);
             let (mut quoted, mut escaped) = (false, false);
             for letter in line.chars() {
+                let mut kept = letter;
                 match letter {
                     _ if escaped => escaped = false,
                     '\\' => escaped = true,
                     '"' => quoted = !quoted,
                     ';' if !quoted => break,
-                    '(' if !quoted => depth += 1,
-                    ')' if !quoted => depth = depth.saturating_sub(1),
+                    '(' if !quoted => (depth, kept) = (depth + 1, ' '),
+                    ')' if !quoted => (depth, kept) = (depth.saturating_sub(1), ' '),
                     _ => {}
                 }
-                entry.push(if quoted || !['(', ')'].contains(&letter) {
-                    letter
-                } else {
-                    ' '
-                });
+                entry.push(kept);
             }
             if depth == 0 {
                 break;
@@ -274,6 +271,13 @@ mod tests {
         assert_eq!(records[0].target(), Some(NameBuf::root()));
         assert_eq!(records[1].name().to_string(), "*.b.example.");
         assert_eq!(records[2].name().labels().count(), 2);
+    }
+
+    #[test]
+    fn escaped_parentheses_are_letters() {
+        let text = "$TTL 1\na\\(b A 192.0.2.1\nc TXT d\\)e (\nf )\n";
+        let expected = [r"a\(b.example. 1 IN A 192.0.2.1", "c.example. 1 IN TXT d)ef"];
+        assert_eq!(read(text).unwrap(), expected);
     }
 
     #[test]
