@@ -37,10 +37,10 @@ fn write_sdk(workspace: &Path) {
     let bindgen = bindgen.unwrap_or_else(|| fail("the workspace's Cargo.toml names no wit-bindgen"));
     let manifest = read(&workspace.join("guest-sdk/Cargo.toml"));
     let dependencies = manifest
-        .split_once("[features]")
-        .and_then(|(_, rest)| rest.split_once("[package.metadata"));
+        .split_once("[dependencies]")
+        .and_then(|(_, rest)| rest.split_once("\n["));
     let Some((dependencies, _)) = dependencies else {
-        fail("guest-sdk/Cargo.toml has no `[features]` before `[package.metadata`");
+        fail("guest-sdk/Cargo.toml has no `[dependencies]` before another section");
     };
     let dependencies = dependencies
         .trim()

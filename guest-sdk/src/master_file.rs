@@ -113,7 +113,7 @@ impl MasterFile<'_> {
             }
         };
         let rtype = word.parse::<Type>().ok().filter(|rtype| !rtype.is_meta());
-        let rtype = rtype.ok_or_else(|| format!("{word:?} is no type of a record"))?;
+        let rtype = rtype.ok_or_else(|| format!("{word:?} is not a record type"))?;
         let ttl = own_ttl
             .or(self.ttl)
             .ok_or("neither the record nor $TTL says for how long it holds")?;
@@ -129,7 +129,7 @@ fn absolute(word: &str, origin: &NameBuf) -> Result<NameBuf, String> {
         absolute if absolute.ends_with('.') && !absolute.ends_with("\\.") => absolute.parse(),
         relative => NameBuf::join(relative.parse::<NameBuf>()?.as_name().labels(), origin),
     };
-    name().map_err(|reason| format!("{word:?} is no name: {reason}"))
+    name().map_err(|reason| format!("{word:?} is not a name: {reason}"))
 }
 
 /// The seconds that a word stands for, which may have BIND's units: `1h30m`.

@@ -29,7 +29,7 @@ words! {
     /// Leave links and rules when the process ends.
     switch "skip-teardown" skip_teardown: bool = off;
     /// Source addresses of the [self-test](node.md#self-test)'s queries, one of each family.
-    table "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#true` (these) or `#false` (none)";
+    table "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses; `#true`: these; `#false`: none";
 }
 
 /// Which rules are installed, and what happens to queries when the process dies.

@@ -18,7 +18,7 @@ use super::Stop;
 type Packed = &'static [(&'static str, &'static [u8])];
 
 // Collected by `build.rs`. Pairs of path and compressed text: `SDK`, `WIT` and, by language, `EXAMPLES`.
-// `DEPENDENCIES`: the SDK's features and dependencies, from its manifest; `INTERFACE`: the interface's
+// `DEPENDENCIES`: the SDK's dependencies, from its manifest; `INTERFACE`: the interface's
 // version.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 

@@ -20,7 +20,7 @@ pub fn message<'n>(name: &str, qtype: Type, answers: impl IntoIterator<Item = (&
 
 fn parse(text: &str) -> NameBuf {
     text.parse()
-        .unwrap_or_else(|reason| panic!("{text:?} is no name: {reason}"))
+        .unwrap_or_else(|reason| panic!("{text:?} is not a name: {reason}"))
 }
 
 fn answer<'n>(answers: impl IntoIterator<Item = (&'n str, Rdata)>) -> raw::Answer {
