@@ -116,7 +116,7 @@ impl MasterFile<'_> {
         let rtype = rtype.ok_or_else(|| format!("{word:?} is not a record type"))?;
         let ttl = own_ttl
             .or(self.ttl)
-            .ok_or("neither the record nor $TTL says for how long it holds")?;
+            .ok_or("the record has no TTL, and there is no $TTL")?;
         let data = data::read(rtype, words, &self.origin)?;
         Ok(Some(Record::new(&self.owner, ttl, Rdata::Other(rtype, data))))
     }

@@ -7,7 +7,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 use super::address::address;
 use super::decode::{Decoder, Wrong, boolean, fitting, property};
 use super::error::Diagnostic;
-use super::listen::Listeners;
+use super::surroundings::Listeners;
 use super::words::words;
 
 words! {

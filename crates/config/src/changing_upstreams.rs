@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::address::interface_index;
 use super::error::Span;
-use super::forward::{Forward, is_loop};
-use super::listen::Listeners;
+use super::forward::Forward;
+use super::node::Node;
 use super::source::{NamedSource, SourceConfig};
+use super::surroundings::{Listeners, Surroundings};
 use super::upstream::{NamedUpstream, Upstream};
 use super::whole::Config;
 use super::zone::{Stage, Zone};
@@ -51,12 +52,15 @@ impl Config {
         };
         let before = addresses(self);
         let listen = self.listen.addresses.iter();
-        let listeners = Listeners(listen.map(|address| (*address, Span::default())).collect());
+        let around = Surroundings {
+            listeners: Listeners(listen.map(|address| (*address, Span::default())).collect()),
+            past_us: self.node.iter().flat_map(Node::past_us).copied().collect(),
+            ..Surroundings::default()
+        };
         self.unusable.clear();
         for forward in forwards_mut(&mut self.zones, &mut self.sources) {
-            let refused = |server| is_loop(&listeners, self.node.as_ref(), server);
             let mut interfaces = forward.renew_bootstrap();
-            if let Some(found) = forward.gather_again(refused) {
+            if let Some(found) = forward.gather_again(|server| around.is_loop(server)) {
                 self.unusable.extend(found.unusable);
                 interfaces.extend(found.interfaces);
             }

@@ -13,7 +13,7 @@ use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, unreadable_help};
-use super::source::Surroundings;
+use super::surroundings::Surroundings;
 use super::{environment, syntax};
 
 pub use super::kind::{Kind, Takes, Wrong, boolean, nearest, text, whole, word};

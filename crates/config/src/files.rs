@@ -10,7 +10,6 @@ use bytes::Bytes;
 
 use super::data::Data;
 use super::error::{Diagnostic, Report, Source, Span};
-use super::filter::Limits;
 use super::syntax;
 use super::units::spell_size;
 
@@ -46,7 +45,7 @@ impl Files {
             modules: HashMap::new(),
             known: HashSet::new(),
             order: Vec::new(),
-            data_limit: Limits::default().data,
+            data_limit: 0,
             data_octets: 0,
             unusable: Vec::new(),
             interfaces: Vec::new(),

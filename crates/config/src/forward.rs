@@ -10,11 +10,8 @@ use super::address::{DNS_PORT, address, interface_index, scope};
 use super::decode::{Decoder, Wrong, arguments, block, child, whole, word};
 use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
-use super::listen::Listeners;
 use super::name::zone_name;
-use super::node::{Node, NodeMode};
 use super::resolv_conf::{self, NameServers};
-use super::source::Surroundings;
 use super::units::{duration, ms, s, spell_duration};
 use super::upstream::{Encryption, NamedUpstream, Next, Policy, Protocol, Upstream};
 use super::words::words;
@@ -291,8 +288,7 @@ fn read_upstreams(decoder: &mut Decoder, node: &KdlNode, forward: &mut Forward) 
     let (mut places, mut unusable) = (found.files.iter(), Vec::new());
     let gathered = forward.gathered(|path| {
         let place = *places.next()?;
-        let Surroundings { listeners, node, .. } = &decoder.around;
-        let servers = resolv_conf::name_servers(path, |server| is_loop(listeners, node.as_ref(), server));
+        let servers = resolv_conf::name_servers(path, |server| decoder.around.is_loop(server));
         let servers = servers.unwrap_or_else(|problem| {
             decoder.report(place, format!("{}: {problem}", path.display()), help);
             NameServers::default()
@@ -367,8 +363,7 @@ fn refuse_loop(decoder: &mut Decoder, upstream: SocketAddr, span: Span) {
         decoder.report(span, problem, "write the address of the server to ask");
         return;
     }
-    let Surroundings { listeners, node, .. } = &decoder.around;
-    let Some((listener, listens)) = loops(listeners, node.as_ref(), upstream) else {
+    let Some((listener, listens)) = decoder.around.loops(upstream) else {
         return;
     };
     let why = match listener.ip().is_unspecified() {
@@ -379,25 +374,6 @@ fn refuse_loop(decoder: &mut Decoder, upstream: SocketAddr, span: Span) {
     let looped = Diagnostic::new(span, problem).label("queries come back from here");
     let help = "forward to another server, or listen on another address or port";
     decoder.push(looped.other(listens, why).help(help));
-}
-
-/// The listener that would receive queries to an upstream, and its span.
-fn loops(listeners: &Listeners, node: Option<&Node>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
-    // With fall-through rules, the node's own queries to the cluster DNS address reach the cluster DNS, even
-    // though the proxy listens on that address.
-    let past_us = node.is_some_and(|node| {
-        node.iptables
-            && node.mode == NodeMode::FallThrough
-            && upstream.port() == DNS_PORT
-            && node.cluster_dns.contains(&upstream.ip())
-    });
-    listeners.reached_by(upstream).filter(|_| !past_us)
-}
-
-/// Why a name server in a file must not be used, if it is this proxy.
-pub(super) fn is_loop(listeners: &Listeners, node: Option<&Node>, server: SocketAddr) -> Option<String> {
-    let (listener, _) = loops(listeners, node, server)?;
-    Some(format!("a loop: the proxy itself listens on {listener}"))
 }
 
 #[cfg(test)]

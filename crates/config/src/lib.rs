@@ -48,6 +48,7 @@ mod service_entries;
 mod signatures;
 mod source;
 mod spell;
+mod surroundings;
 mod syntax;
 pub mod tls;
 mod transfer;

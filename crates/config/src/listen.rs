@@ -8,7 +8,7 @@ use kdl::KdlNode;
 use super::clients::{self, Clients};
 use super::decode::{Decoder, block, child, whole};
 use super::encrypted;
-use super::error::Span;
+use super::surroundings::Listeners;
 use super::units::{duration, ms, s, size};
 use super::upstream::Encryption;
 use super::words::words;
@@ -61,54 +61,6 @@ impl Listen {
     pub fn plain(&self) -> impl Iterator<Item = SocketAddr> {
         let is_plain = |address: &SocketAddr| self.encrypted.iter().all(|(other, _)| other != address);
         self.addresses.iter().copied().filter(is_plain)
-    }
-}
-
-/// The listen addresses with their spans, to check other addresses for conflicts.
-#[derive(Default)]
-pub(super) struct Listeners(pub(super) Vec<(SocketAddr, Span)>);
-
-impl Listeners {
-    /// The listener that receives packets sent to `to`, and its span. A wildcard listener matches loopback;
-    /// the node's other addresses are not known here.
-    pub(crate) fn reached_by(&self, to: SocketAddr) -> Option<(SocketAddr, Span)> {
-        let ip = to.ip().to_canonical();
-        let takes = |listener: &SocketAddr| {
-            let own = listener.ip().to_canonical();
-            let wildcard = own.is_unspecified() && ip.is_loopback() && own.is_ipv4() == ip.is_ipv4();
-            listener.port() == to.port() && (own == ip || wildcard)
-        };
-        self.0.iter().find(|(listener, _)| takes(listener)).copied()
-    }
-
-    /// Whether it contains an address.
-    pub fn has(&self, address: SocketAddr) -> bool {
-        self.0.iter().any(|(listener, _)| *listener == address)
-    }
-
-    /// The number of listeners.
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The listener whose TCP port conflicts with a server on this address, and its span. A wildcard uses the
-    /// port on all addresses.
-    pub(crate) fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
-        let same = |listener: &SocketAddr| {
-            let own = listener.ip().to_canonical();
-            let wildcard = own.is_unspecified() || admin.ip().is_unspecified();
-            listener.port() == admin.port()
-                && (own == admin.ip() || wildcard && own.is_ipv4() == admin.is_ipv4())
-        };
-        self.0.iter().find(|(listener, _)| same(listener)).copied()
-    }
-
-    /// The wildcard listener, if there is one, and its span.
-    pub fn wildcard(&self) -> Option<(SocketAddr, Span)> {
-        self.0
-            .iter()
-            .find(|(listener, _)| listener.ip().is_unspecified())
-            .copied()
     }
 }
 

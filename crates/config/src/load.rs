@@ -14,6 +14,7 @@ use super::error::{Report, Source, Span};
 use super::files::read_source;
 use super::filters::Filters;
 use super::module::{Builtins, Module};
+use super::node::Node;
 use super::syntax;
 use super::upstream::Encryption;
 use super::whole::{Config, FILE};
@@ -125,7 +126,7 @@ fn decode(decoder: &mut Decoder, source: &Source, nodes: &[KdlNode], builtins: B
     decoder.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
     let mut config = (FILE.fields)(decoder, &KdlNode::new("file"), nodes);
     check_presence(decoder, nodes);
-    decoder.around.node.clone_from(&config.node);
+    decoder.around.past_us = config.node.iter().flat_map(Node::past_us).copied().collect();
     decoder.around.pods = config.pods.is_some();
 
     let mut filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());

@@ -32,6 +32,17 @@ words! {
     table "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses; `#true`: these; `#false`: none";
 }
 
+impl Node {
+    /// Addresses of the cluster's DNS that the node's own queries reach, though the proxy listens on them: those of
+    /// fall-through rules.
+    pub(super) fn past_us(&self) -> &[IpAddr] {
+        match self.iptables && self.mode == NodeMode::FallThrough {
+            true => &self.cluster_dns,
+            false => &[],
+        }
+    }
+}
+
 /// Which rules are installed, and what happens to queries when the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeMode {

@@ -7,14 +7,11 @@ use kdl::KdlNode;
 use super::decode::{Decoder, Shape, block, child, text};
 use super::forward::{self, FORWARD, Forward};
 use super::kubernetes::{self, KUBERNETES, Kubernetes};
-use super::listen::Listeners;
 use super::lists::{LISTS, List, Lists};
-use super::node::Node;
 use super::secondary::{SECONDARY, Secondary};
 use super::service_entries::{SERVICE_ENTRIES, ServiceEntries};
 use super::words::words;
 use super::zone_file::{self, FILE, ZoneFile};
-use crate::dns::tsig::Key;
 
 /// The sources: word, variant, and table.
 macro_rules! sources {
@@ -51,20 +48,6 @@ sources! {
     "secondary" Secondary(Secondary) in SECONDARY;
     /// `lists { … }`
     "lists" Lists(Lists) in LISTS;
-}
-
-/// What is read before zones and sources, which are checked against it.
-#[derive(Default)]
-pub(super) struct Surroundings {
-    /// The addresses of `listen`.
-    pub listeners: Listeners,
-    pub node: Option<Node>,
-    /// The keys that may sign zone transfers.
-    pub keys: Vec<Key>,
-    /// The names of the zone around it; none for a named source.
-    pub zones: Vec<String>,
-    /// Whether pods are identified.
-    pub pods: bool,
 }
 
 /// `source "NAME" { … }`

@@ -268,7 +268,7 @@ fn include(clients: &[String], network: &str) -> bool {
 }
 
 /// Whether a name is in a zone: its apex, or below it.
-pub fn is_in(name: &str, zone: &str) -> bool {
+pub(crate) fn is_in(name: &str, zone: &str) -> bool {
     let above = name.strip_suffix(zone);
     zone == "." || above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
