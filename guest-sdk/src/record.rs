@@ -57,6 +57,8 @@ impl Record {
         reader.name(&mut name)?;
         let (rtype, class) = (Type(reader.number()?), Class(reader.number()?));
         let ttl = u32::from(reader.number()?) << 16 | u32::from(reader.number()?);
+        // One with the top bit set counts as 0 (RFC 2181 section 8).
+        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         let data = match usize::from(reader.number()?) {
             0 => Vec::new(),
             length => reader.data(rtype, length)?,
@@ -65,7 +67,7 @@ impl Record {
             name: NameBuf::from_wire(name),
             rtype,
             class,
-            ttl: seconds(Duration::from_secs(ttl.into())),
+            ttl,
             data,
         })
     }

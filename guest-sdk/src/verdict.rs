@@ -285,7 +285,7 @@ pub(crate) fn drop_reason(reason: &str) -> String {
     reason[..reason.floor_char_boundary(64)].to_owned()
 }
 
-/// A TTL in seconds, limited to 31 bits: one with the top bit set counts as 0 (RFC 2181 section 8).
+/// A TTL in seconds, limited to 31 bits: for the host, one with the top bit set is 0 (RFC 2181 section 8).
 pub(crate) fn seconds(ttl: Duration) -> u32 {
     u32::try_from(ttl.as_secs())
         .unwrap_or(u32::MAX)

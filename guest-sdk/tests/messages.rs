@@ -46,7 +46,8 @@ fn theirs(record: &rr::Record) -> Row {
     let name = record.name.to_lowercase().to_bytes().unwrap();
     let (rtype, class) = (record.record_type().into(), record.dns_class.into());
     // RFC 2181 section 8.
-    let ttl = Duration::from_secs(record.ttl.min(i32::MAX as u32).into());
+    let ttl = i32::try_from(record.ttl).unwrap_or(0);
+    let ttl = Duration::from_secs(ttl as u64);
     let mut data = Vec::new();
     let mut encoder = BinEncoder::new(&mut data);
     encoder.set_name_encoding(NameEncoding::Uncompressed);
@@ -85,6 +86,22 @@ fn sections_are_those_that_hickory_reads() {
                 assert_eq!(read_by_us(&wire), read_by_them(&wire), "{wire:?}");
             }
         }
+    }
+}
+
+/// RFC 2181 section 8.
+#[test]
+fn a_ttl_with_its_top_bit_set_is_0() {
+    for (ttl, seconds) in [
+        ([0, 0, 1, 0x2c], 300),
+        ([0x7f, 0xff, 0xff, 0xff], i32::MAX as u64),
+        ([0x80, 0, 0, 0], 0),
+        ([0xff; 4], 0),
+    ] {
+        let record = [b"\0\0\x01\0\x01", &ttl[..], b"\0\x04\xc0\0\x02\x01"].concat();
+        let message = Message::read(&message(RESPONSE, [1, 0, 0], &record)).unwrap();
+        let expected = Duration::from_secs(seconds);
+        assert_eq!(message.answers()[0].ttl(), expected, "{ttl:?}");
     }
 }
 
