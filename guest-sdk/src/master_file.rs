@@ -124,9 +124,13 @@ impl MasterFile<'_> {
 
 /// The name that a word stands for: without a final dot, it is relative to the origin.
 fn absolute(word: &str, origin: &NameBuf) -> Result<NameBuf, String> {
+    let backslashes = |text: &str| text.len() - text.trim_end_matches('\\').len();
+    let is_absolute = word
+        .strip_suffix('.')
+        .is_some_and(|text| backslashes(text).is_multiple_of(2));
     let name = || match word {
         "@" => Ok(origin.clone()),
-        absolute if absolute.ends_with('.') && !absolute.ends_with("\\.") => absolute.parse(),
+        absolute if is_absolute => absolute.parse(),
         relative => NameBuf::join(relative.parse::<NameBuf>()?.as_name().labels(), origin),
     };
     name().map_err(|reason| format!("{word:?} is not a name: {reason}"))
@@ -265,12 +269,16 @@ mod tests {
 
     #[test]
     fn the_root_and_escaped_dots_are_names() {
-        let text = "$TTL 1\na CNAME .\n*.b CNAME *.\nc\\.d PTR e\\.\n";
+        let text = "$TTL 1\na CNAME .\n*.b CNAME *.\nc\\.d PTR e\\.\nf PTR g\\\\.\n";
         let records = MasterFile::new(text, &"example.".parse().unwrap());
         let records: Vec<Record> = records.map(Result::unwrap).collect();
         assert_eq!(records[0].target(), Some(NameBuf::root()));
         assert_eq!(records[1].name().to_string(), "*.b.example.");
         assert_eq!(records[2].name().labels().count(), 2);
+        let targets = records[2..].iter().filter_map(Record::target);
+        let targets: Vec<String> = targets.map(|target| target.to_string()).collect();
+        // The second ends in an escaped backslash and a dot.
+        assert_eq!(targets, [r"e\..example.", r"g\\."]);
     }
 
     #[test]
