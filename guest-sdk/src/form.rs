@@ -82,3 +82,8 @@ pub(crate) fn form(rtype: Type) -> &'static [Field] {
         _ => &[Opaque],
     }
 }
+
+/// Whether a record of this type may be without data: only those whose form is not known here (RFC 3597).
+pub(crate) fn may_be_empty(rtype: Type) -> bool {
+    form(rtype) == [Field::Opaque]
+}

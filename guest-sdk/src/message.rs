@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::reader::Reader;
-use crate::{Class, Found, NameBuf, Record, Response, ResponseEdit, Section, Selector, Type, budget};
+use crate::{Found, NameBuf, Record, Response, ResponseEdit, Section, Selector, Type, budget};
 
 /// How many records an edit removes one by one. A verdict has room for 64 such changes, also of the filter's
 /// own.
@@ -138,7 +138,7 @@ impl Message {
     /// An edit that gives these sections of the message other records, however many there are.
     ///
     /// Three kinds of records are left out: the signatures (RRSIG) that a section had, since they are over the
-    /// records that it had; records that no verdict may have, for which the host would refuse it; and those beyond
+    /// records that it had; records that [no verdict may have](Record::is_writable); and those beyond
     /// about 900 KB, which is as much as a call about one message can hand over. Messages have less, unless
     /// thousands of records have names of more than 150 bytes.
     ///
@@ -161,7 +161,7 @@ impl Message {
             let had = self.section(section);
             let is_stale = |record: &&Record| record.rtype() == Type::RRSIG && had.contains(record);
             let records = records.into_iter().filter(|record| !is_stale(record));
-            let records = records.filter(|record| is_writable(record));
+            let records = records.filter(|record| record.is_writable());
             let fitting = records.map_while(|record| {
                 let octets = record.name().as_wire().len() + record.data().len();
                 room = room.checked_sub(budget::RECORD + octets)?;
@@ -188,26 +188,17 @@ fn records(reader: &mut Reader<'_>, section: Section, count: u16, is_update: boo
     let mut records = Vec::with_capacity(usize::from(count.min(8)));
     let mut has_opt = false;
     for _ in 0..count {
-        let record = Record::read(reader)?;
+        let record = Record::read(reader, is_update)?;
         match record.rtype() {
             // One at most (RFC 6891 section 6.1.1).
             Type::OPT if has_opt || section != Section::Additional => return None,
             Type::OPT => has_opt = true,
             // These sign whole messages.
             Type::SIG | Type::TSIG if section != Section::Additional => return None,
-            // Only prerequisites and deletions of dynamic updates have none (RFC 2136 sections 2.4 and 2.5).
-            _ if record.data().is_empty() && !is_update => return None,
             _ => records.push(record),
         }
     }
     Some(records)
-}
-
-/// Whether a verdict may have a record: not of types and classes of questions and of messages as a whole (RFC 6895
-/// section 3), nor without data.
-fn is_writable(record: &Record) -> bool {
-    let is_meta = record.rtype().is_meta() || matches!(record.class(), Class(0) | Class::NONE | Class::ANY);
-    !is_meta && !record.data().is_empty()
 }
 
 impl Response<'_> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::form::{Field, form};
+use crate::form::{Field, form, may_be_empty};
 use crate::reader::{IPV4_HINT, IPV6_HINT, Reader};
 use crate::verdict::seconds;
 use crate::{Class, Name, NameBuf, Rdata, Type};
@@ -50,9 +50,9 @@ impl Record {
         }
     }
 
-    /// Reads a record of a message; none if it is malformed. Any may be without data, as in dynamic updates (RFC 2136
-    /// section 2.4).
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Record> {
+    /// Reads a record of a message; none if it is malformed. In dynamic updates, any may be without data (RFC 2136
+    /// sections 2.4 and 2.5).
+    pub(crate) fn read(reader: &mut Reader<'_>, is_update: bool) -> Option<Record> {
         let mut name = Vec::new();
         reader.name(&mut name)?;
         let (rtype, class) = (Type(reader.number()?), Class(reader.number()?));
@@ -60,7 +60,7 @@ impl Record {
         // One with the top bit set counts as 0 (RFC 2181 section 8).
         let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         let data = match usize::from(reader.number()?) {
-            0 => Vec::new(),
+            0 if is_update => Vec::new(),
             length => reader.data(rtype, length)?,
         };
         Some(Record {
@@ -70,6 +70,13 @@ impl Record {
             ttl,
             data,
         })
+    }
+
+    /// Whether a verdict may have the record; if not, the host refuses the whole verdict. Types and classes of questions
+    /// and of messages as a whole (RFC 6895 section 3) are excluded, and records without the data that their type has.
+    pub fn is_writable(&self) -> bool {
+        let is_meta = self.rtype.is_meta() || matches!(self.class, Class(0) | Class::NONE | Class::ANY);
+        !is_meta && (!self.data.is_empty() || may_be_empty(self.rtype))
     }
 
     /// Changes the class.

@@ -139,6 +139,7 @@ fn data_that_is_none_is_refused_with_its_reason() {
         ("MX 10 a..b", "\"a..b\" is not a name: "),
         ("MX 10", "\"\" is not a name: "),
         (r"NS \# 2 c00c", "the data has not the form of NS"),
+        (r"TXT \# 0", "the data has not the form of TXT"),
         ("OPENPGPKEY AQI", "\"AQI\" is not in base64"),
         ("SOA a. b. 1 2 3 4 x", "\"x\" is not a time in seconds"),
         ("TXT", "the data of TXT is incomplete"),

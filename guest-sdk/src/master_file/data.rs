@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::Bytes;
 
 use super::{Words, absolute, seconds};
-use crate::form::{Field, form};
+use crate::form::{Field, form, may_be_empty};
 use crate::reader::Reader;
 use crate::{NameBuf, Type};
 
@@ -37,6 +37,7 @@ pub(super) fn read(rtype: Type, mut words: Words<'_>, origin: &NameBuf) -> Resul
     }
     // No record has more, and what was not read field by field may have another form, or compressed names.
     let is_record = data.len() <= usize::from(u16::MAX)
+        && (!data.is_empty() || may_be_empty(rtype))
         && Reader::new(&data)
             .data(rtype, data.len())
             .is_some_and(|read| read == data);
