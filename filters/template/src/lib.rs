@@ -49,7 +49,7 @@ impl Filter for Templates {
         }
     }
 
-    /// Appends what an alias resolves to.
+    /// Appends what an alias resolves to, except what no answer of a filter may have.
     fn answers(&mut self, query: &Query<'_>, answers: &Answers<'_>) -> Verdict {
         let Some(Outcome::Alias(alias)) = self.outcome(query) else {
             return Verdict::pass();
@@ -60,9 +60,9 @@ impl Filter for Templates {
         let Ok(message) = found.read() else {
             return failure();
         };
-        let target = message.answers().iter().cloned();
+        let target = message.answers().iter().filter(|record| record.is_writable());
         Verdict::answer(target.fold(alias.answer, |answer, record| {
-            answer.append(Section::Answer, record)
+            answer.append(Section::Answer, record.clone())
         }))
     }
 }
