@@ -34,6 +34,20 @@ fn packed(text: &str) -> String {
     text.replace(['│', '×'], " ").split_whitespace().collect()
 }
 
+/// Replaces a file by a program that learns that another version started it. Returns what that program is.
+fn replace_by_another_version(file: &Path) -> PathBuf {
+    let real = program().with_file_name("dnsweir-artifacts");
+    let script = format!(
+        "#!/bin/sh\nshift 2\nexec '{}' --for 0.0.9 \"$@\"\n",
+        real.display()
+    );
+    let new = file.with_extension("new");
+    fs::write(&new, script).expect("a script");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("permissions");
+    fs::rename(&new, file).expect("another file");
+    real
+}
+
 /// Writes a configuration with a filter from the registry.
 fn configuration(folder: &Path) -> String {
     let file = folder.join("dnsweir.kdl");
@@ -83,14 +97,7 @@ fn a_delivery_without_its_program_says_so() {
 fn a_delivery_by_another_version_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let (own, other) = (alone(folder.path()), folder.path().join("dnsweir-artifacts"));
-    // The program learns that another version started it.
-    let real = program().with_file_name("dnsweir-artifacts");
-    let script = format!(
-        "#!/bin/sh\nshift 2\nexec '{}' --for 0.0.9 \"$@\"\n",
-        real.display()
-    );
-    fs::write(&other, script).expect("a script");
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let real = replace_by_another_version(&other);
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!(
         "{} is of version {version}, but dnsweir 0.0.9 runs:",
@@ -103,6 +110,28 @@ fn a_delivery_by_another_version_says_so() {
     let (code, said) = run(&own, &["filter", "pull", REFERENCE]);
     assert!(said.starts_with(&format!("dnsweir:{expected}")), "{said}");
     assert_eq!(code, Some(71), "{said}");
+}
+
+/// An upgrade without a restart. The program asks a registry, which is not there.
+#[test]
+fn a_running_proxy_keeps_its_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (own, artifacts) = (alone(folder.path()), folder.path().join("dnsweir-artifacts"));
+    fs::copy(program().with_file_name("dnsweir-artifacts"), &artifacts).expect("a copy of the program");
+    let zone = |stage: &str| format!("zone \".\" {{ {stage} forward \"192.0.2.1\" }}");
+    let proxy = Proxy::start_after(&format!("exec '{}' \"$@\"", own.display()), &zone(""));
+    replace_by_another_version(&artifacts);
+    proxy.rewrite(&format!(
+        "filter \"f\" {{ module \"{REFERENCE}\" }}\n{}",
+        zone("use \"f\";")
+    ));
+    proxy.process.signal("HUP");
+    let expected = packed("it cannot be pulled: 127.0.0.1:9: ");
+    until("the registry to be asked", || {
+        let status: serde_json::Value = serde_json::from_str(&proxy.get("/status").1).expect("JSON");
+        let error = status["reloads"]["error"].as_str().unwrap_or_default();
+        packed(error).contains(&expected)
+    });
 }
 
 /// A process works for its parent only, and within limits.

@@ -2,15 +2,19 @@
 //!
 //! What no query needs is in programs of its own, in the folder of `dnsweir`, wherever that is. An upgrade may replace
 //! some of these files while `dnsweir` runs. So a program ends with an error if one of another version has started it:
-//! neither knows what the other expects.
+//! neither knows what the other expects. The proxy [holds](Program::hold) what it may start later.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
 
 use crate::confine::Confinement;
 
@@ -28,6 +32,9 @@ const FOR: &str = "--for";
 
 /// What the kernel adds to the path of a running program whose file was removed or replaced.
 const DELETED: &[u8] = b" (deleted)";
+
+/// The program that is held, and its file.
+static HELD: OnceLock<(Program, OwnedFd)> = OnceLock::new();
 
 /// A program beside this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,24 +57,46 @@ impl Program {
     }
 
     /// Returns its path, whether or not it is there.
+    fn path(self) -> io::Result<PathBuf> {
+        Ok(beside(std::env::current_exe()?, self.name()))
+    }
+
+    /// Holds its file for the rest of this process, which then starts that one, whatever replaces it. The file must not
+    /// be a script: its interpreter could not open it. Does nothing if it is not there, or one is held already.
+    pub fn hold(self) {
+        let opened = self.path().and_then(|path| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            Ok(open(path, flags, Mode::empty())?)
+        });
+        if let Ok(file) = opened {
+            let _ = HELD.set((self, file));
+        }
+    }
+
+    /// Returns the path of the file to execute: of the one that is held, or of the one beside this program, whether or
+    /// not it is there.
     ///
     /// # Errors
     /// Without `/proc`, which says where this program is.
-    pub fn path(self) -> io::Result<PathBuf> {
-        Ok(beside(std::env::current_exe()?, self.name()))
+    pub fn executable(self) -> io::Result<PathBuf> {
+        match HELD.get() {
+            Some((held, file)) if *held == self => Ok(format!("/proc/self/fd/{}", file.as_raw_fd()).into()),
+            _ => self.path(),
+        }
     }
 
     /// Returns a command that starts it, for further arguments.
     fn command(self) -> io::Result<Command> {
-        let mut command = Command::new(self.path()?);
-        command.args([FOR, VERSION]);
+        let mut command = Command::new(self.executable()?);
+        // Its messages, and tools that list processes, show where it is.
+        command.arg0(self.path()?).args([FOR, VERSION]);
         Ok(command)
     }
 
     /// Returns a command that starts it as a child for this work, within limits, without an environment.
     ///
     /// # Errors
-    /// As [`Program::path`].
+    /// As [`Program::executable`].
     pub fn child(self, work: &str, limits: Confinement) -> io::Result<Command> {
         let mut command = self.command()?;
         let milliseconds = limits.time.as_millis();

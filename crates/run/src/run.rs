@@ -42,6 +42,7 @@ use crate::listen::{Address, BindError, ClientConnections, Limits, Port, Sockets
 use crate::node::{self, Plan, Reconciler};
 use crate::private_folder::PrivateFolder;
 use crate::privileges;
+use crate::programs::Program;
 use crate::registry::{self, Deliveries};
 use crate::serve::Shared;
 use crate::serve::generation::{Generation, Loaded};
@@ -156,6 +157,8 @@ pub fn run(
     // Open it before any socket: when a process is killed, the kernel closes the newest descriptors first,
     // and inotify's take some twenty milliseconds, during which older sockets would go on receiving queries.
     let mut changes = watch::Changes::default();
+    // Modules are pulled and verified until the process ends, even after an upgrade without a restart.
+    Program::Artifacts.hold();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

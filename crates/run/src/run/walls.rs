@@ -181,7 +181,7 @@ fn programs(config: &Config) -> BTreeSet<PathBuf> {
     }
     let mut programs = mapped();
     programs.insert("/proc/self/exe".into());
-    programs.extend(Program::Artifacts.path().ok());
+    programs.extend(Program::Artifacts.executable().ok());
     if config.node.is_some() {
         programs.extend(PROGRAMS.map(PathBuf::from));
         let named = std::env::var_os("PATH").unwrap_or_default();
