@@ -62,17 +62,16 @@ fn serve() -> Result<(), Failure> {
     // Before anything else: this process has opened nothing, and has one thread.
     privileges::keep(Needs::Nothing)
         .map_err(|error| machine(format!("could not drop capabilities: {error}")))?;
-    let confined = confine(child.parent, child.limits, work.reach());
-    let done = confined.map_err(|error| error.to_string()).and_then(|()| {
-        let input = input().map_err(|error| error.to_string())?;
-        let output = match work {
-            Work::Pull => wait(pull::pull(&input))?,
-            Work::Push => wait(push::push(input.into()))?,
-            Work::Verify => verify::verify(&input)?,
-        };
-        print(&output).map_err(|error| error.to_string())
-    });
-    done.map_err(|problem| (1, problem))
+    confine(child.parent, child.limits, work.reach())
+        .map_err(|error| machine(format!("could not confine itself: {error}")))?;
+    let input = input().map_err(|error| machine(format!("could not read its job: {error}")))?;
+    let output = match work {
+        Work::Pull => wait(pull::pull(&input)),
+        Work::Push => wait(push::push(input.into())),
+        Work::Verify => verify::verify(&input),
+    };
+    let printed = output.and_then(|output| print(&output).map_err(|error| error.to_string()));
+    printed.map_err(|problem| (1, problem))
 }
 
 /// Reads standard input, a file in memory, into as many bytes as it has.
