@@ -1,4 +1,4 @@
-//! Makes each mistake of `docs/filters.md`, and compares the message with the one in the document.
+//! Makes each mistake of `docs/reference/mistakes.md`, and compares the message with the one in the document.
 
 use std::fs;
 use std::path::Path;
@@ -86,9 +86,8 @@ fn mistakes(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 
 /// The second column of the document's table.
 fn told() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/filters.md")).expect("the document");
-    let (_, section) = text.split_once("\n## Twenty mistakes\n").expect("its section");
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let text = fs::read_to_string(root().join("docs/reference/mistakes.md")).expect("the document");
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.filter_map(|row| Some(row.split(" | ").nth(1)?.trim_end_matches(" |").to_owned()))
         .collect()
 }

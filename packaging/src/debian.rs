@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// Documents that messages of the program and the files above refer to.
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 13] = [
     "configuration.md",
     "coredns.md",
     "filters.md",
@@ -33,6 +33,7 @@ const DOCUMENTS: [&str; 12] = [
     "trust.md",
     "reference/memory.md",
     "reference/metrics.md",
+    "reference/mistakes.md",
     "reference/test-cases.md",
 ];
 
