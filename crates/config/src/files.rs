@@ -62,8 +62,8 @@ impl Files {
         self.folder.join(written)
     }
 
-    /// Starts on another filter, whose data may have `limit` bytes in total.
-    pub(super) fn limit_data(&mut self, limit: usize) {
+    /// Starts on another filter, whose data may have `limit` bytes in total: at first none.
+    pub fn limit_data(&mut self, limit: usize) {
         (self.data_limit, self.data_octets) = (limit, 0);
     }
 

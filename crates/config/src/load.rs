@@ -12,6 +12,7 @@ use super::config_block::{self, ConfigNode};
 use super::decode::{Decoder, arguments, block, child, document, named_nodes};
 use super::error::{Report, Source, Span};
 use super::files::read_source;
+use super::filter::Limits;
 use super::filters::Filters;
 use super::module::{Builtins, Module};
 use super::node::Node;
@@ -58,7 +59,10 @@ fn folder(path: &Path) -> &Path {
 /// Every mistake in it, or that the file cannot be read.
 pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
     let source = read_source(path)?;
-    let nodes = document(&source, folder(path), config_block::nodes)?;
+    let nodes = document(&source, folder(path), |decoder, nodes| {
+        decoder.files.limit_data(Limits::default().data);
+        config_block::nodes(decoder, nodes)
+    })?;
     Ok((source, nodes))
 }
 

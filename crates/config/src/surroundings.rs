@@ -23,13 +23,13 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// The listener that would receive queries to an upstream, and its span.
-    pub fn loops(&self, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
+    pub(super) fn loops(&self, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
         let past_us = upstream.port() == DNS_PORT && self.past_us.contains(&upstream.ip());
         self.listeners.reached_by(upstream).filter(|_| !past_us)
     }
 
     /// Why a name server in a file must not be used, if it is this proxy.
-    pub fn is_loop(&self, server: SocketAddr) -> Option<String> {
+    pub(super) fn is_loop(&self, server: SocketAddr) -> Option<String> {
         let (listener, _) = self.loops(server)?;
         Some(format!("a loop: the proxy itself listens on {listener}"))
     }

@@ -18,7 +18,7 @@ use crate::config::decode::{
 use crate::config::files::unreadable_help;
 use crate::config::name::zone_name;
 use crate::config::units::{duration, ms};
-use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source};
+use crate::config::{Diagnostic, Limits, Report, Source, Span, config_block, read_source};
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::CLASSES;
@@ -137,7 +137,10 @@ impl TestCases {
     /// Every mistake in it.
     pub fn parse(source: Source) -> Result<TestCases, Report> {
         let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
-        document(&source, folder, |decoder, nodes| decode(decoder, &source, nodes))
+        document(&source, folder, |decoder, nodes| {
+            decoder.files.limit_data(Limits::default().data);
+            decode(decoder, &source, nodes)
+        })
     }
 }
 
