@@ -98,6 +98,25 @@ fn lookups_go_where_the_filter_says() {
     assert_eq!(upstream.count("zone.asking.test"), 1, "the other zone has one");
 }
 
+/// Where a zone is for some clients, a verdict after a lookup there is neither remembered nor cached for others.
+#[test]
+fn lookups_in_a_zone_of_some_clients_decide_about_their_query_alone() {
+    let upstream = upstream();
+    let forward = forward_once(upstream.address);
+    let proxy = Proxy::start(&format!(
+        "workers 1; filter \"asker\" {{ module \"{}\"; limits time=\"1s\"; config {{ under \"plain.test\" }} }}\n\
+         zone \"asking.test\" {{ cache; use \"asker\"; {forward} }}\n\
+         zone \"plain.test\" {{ from \"127.0.0.7\"; {forward} }}",
+        guest("asker").display()
+    ));
+    let query = Message::query("kept.asking.test", "TXT");
+    for (client, found) in [([127_u8, 0, 0, 7], "Answered 1"), ([127, 0, 0, 1], "Answered! 0")].repeat(2) {
+        let told = client::ask_from(client.into(), proxy.address, &query).answers();
+        assert_eq!(told, [format!("kept.asking.test. TXT \"{found}\"")], "{client:?}");
+    }
+    assert_eq!(lookups(&proxy, "answered"), 4.0);
+}
+
 /// A lookup that never answers delays its query by the filter's timeout, and no other query. That it is no
 /// longer is measured by the proxy's own clock, so that a busy machine changes nothing: a query with a
 /// timeout of two seconds for the same lookup is answered later, and both long before the upstream times out.

@@ -113,7 +113,7 @@ impl Worker {
             });
             looking.push(async move {
                 match result {
-                    Some(result) => self.looked(live, result.await.ok()),
+                    Some(result) => self.looked(live, &lookup.path, result.await.ok()),
                     None => Looked::limited(),
                 }
             });
@@ -205,7 +205,7 @@ impl Worker {
     }
 
     /// The result of a lookup.
-    fn looked(&self, live: &Live, inner: Option<Box<Query>>) -> Looked<'_> {
+    fn looked(&self, live: &Live, path: &LookupPath, inner: Option<Box<Query>>) -> Looked<'_> {
         let Some(inner) = inner else {
             return Looked::limited();
         };
@@ -239,8 +239,12 @@ impl Worker {
             || response
                 .as_ref()
                 .is_some_and(|response| response.store != Store::Never);
+        // From the top, another zone may answer other clients.
+        let zones = &live.generation.zones;
+        let varies =
+            matches!(path, LookupPath::Top) && zones.depends_on_asker(request.name.as_bytes(), request.qtype);
         Looked {
-            is_shared: may_be_stored && !live.tells_clients_apart(&request),
+            is_shared: may_be_stored && !varies && !live.tells_clients_apart(&request),
             status,
             response: response.filter(|_| held.is_some()),
             question: request.question,
