@@ -185,6 +185,42 @@ fn a_filter_decides_about_names_of_a_list() {
     }
 }
 
+/// The same where the filter that asks is itself asked by another one.
+#[test]
+fn a_filter_decides_by_another_one_about_names_of_a_list() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), upstream());
+    let list = write(folder.path(), "list", "zone.asking.test\n");
+    let forward = forward_once(upstream.address);
+    for (clients, lookups) in [("clients \"127.0.0.7\"", 4.0), ("", 1.0)] {
+        let filter = |name: &str, under: &str| {
+            let module = guest("asker");
+            let module = module.display();
+            format!(
+                "filter \"{name}\" {{ module \"{module}\"; limits time=\"1s\"; config {{ under \"{under}\" }} }}"
+            )
+        };
+        let (outer, inner) = (filter("outer", "inner.test"), filter("inner", "lists.test"));
+        let proxy = Proxy::start(&format!(
+            "workers 1; {outer}; {inner}\n\
+             zone \"asking.test\" {{ cache; use \"outer\"; {forward} }}\n\
+             zone \"inner.test\" {{ use \"inner\"; {forward} }}\n\
+             zone \"lists.test\" {{ lists {{ list \"l\" {{ source {list:?}; answer \"127.0.0.2\"; {clients} }} }} }}"
+        ));
+        for client in [[127_u8, 0, 0, 7], [127, 0, 0, 1]].repeat(2) {
+            let query = Message::query("zone.asking.test", "TXT");
+            let told = client::ask_from(client.into(), proxy.address, &query).answers();
+            assert_eq!(
+                told,
+                ["zone.asking.test. TXT \"Answered 1, Failed! 0\""],
+                "{client:?}"
+            );
+        }
+        let answered = [("filter", "outer"), ("status", "answered")];
+        let made = proxy.metrics().sum("dnsweir_filter_lookups_total", &answered);
+        assert_eq!(made, lookups, "{clients}");
+    }
+}
+
 #[test]
 fn a_list_is_fetched_when_it_changes() {
     let (server, upstream) = (WebServer::over_tls("lists.example"), upstream());

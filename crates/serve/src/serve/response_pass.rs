@@ -160,7 +160,13 @@ pub(super) fn change(
 
 /// Makes the changes recorded for `stage` and the stages below, last first; returns whether to skip a
 /// filter's response phase.
-fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Response, stage: usize) -> bool {
+pub(super) fn undo(
+    worker: &Worker,
+    live: &Live,
+    request: &mut Request,
+    response: &mut Response,
+    stage: usize,
+) -> bool {
     let mut skip = false;
     while let Some(change) = request.changes.pop_if(|change| change.stage >= stage) {
         match change.what {

@@ -22,6 +22,7 @@ use super::live::Live;
 use super::queue::{Owed, Query, Waiting};
 use super::request::Request;
 use super::response::{Response, Store};
+use super::response_pass;
 use super::state::{State, Wait};
 use super::worker::Worker;
 use super::zones::ZoneMatch;
@@ -155,8 +156,16 @@ impl Worker {
     fn hand_over(&self, live: &Live, mut query: Box<Query>) {
         match std::mem::replace(&mut query.owed, Owed::Nothing) {
             Owed::Reply(_debt, reply) => self.reply(live, &mut query, reply),
-            // The receiver may be gone.
-            Owed::Query(sender) => return drop(sender.send(query)),
+            Owed::Query(sender) => {
+                let Query { request, state, .. } = &mut *query;
+                // Where it was answered at its first stage, nothing has made the changes of that stage.
+                if let State::Response(response) = state {
+                    let floor = request.floor;
+                    response_pass::undo(self, live, request, response, floor);
+                }
+                // The receiver may be gone.
+                return drop(sender.send(query));
+            }
             Owed::Cache(claim) => match &query.state {
                 State::Response(response) if response.store == Store::Always && !response.failed() => {}
                 // Harmless if a newer entry has replaced it.
