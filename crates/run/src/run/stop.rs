@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::worker::Command;
 use super::{Proxy, Stop};
-use crate::listen::Sockets;
+use crate::config::Encryption;
+use crate::listen::{Address, Sockets};
 use crate::state::State;
 
 /// How long queries in progress may take to end after SIGTERM.
@@ -75,9 +76,35 @@ impl Proxy {
 /// gone. After a rollout another process has them a second later: what is lost until then is sent again.
 fn silenced(state: &State) -> Vec<Sockets> {
     let generation = Arc::clone(&state.generation.read());
-    let own = generation.config.listen.each();
-    let own = own.filter(|(address, _)| !address.ip().is_loopback());
+    let own = generation.config.listen.each().filter(may_be_silenced);
     // Without them, clients are refused for some milliseconds.
     own.filter_map(|address| Sockets::bind_silent(address).ok())
         .collect()
+}
+
+/// Whether an address is this node's own, and one more socket there takes nothing from open connections. The kernel
+/// distributes the packets of all QUIC connections over the sockets of their address, and a worker still owes replies
+/// on some.
+fn may_be_silenced((address, encryption): &Address) -> bool {
+    !address.ip().is_loopback() && *encryption != Some(Encryption::Quic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_open_connections_are_not_lost() {
+        for (address, encryption, silenced) in [
+            ("127.0.0.1:53", None, false),
+            ("[::1]:53", None, false),
+            ("169.254.20.10:53", None, true),
+            ("169.254.20.10:853", Some(Encryption::Tls), true),
+            ("169.254.20.10:443", Some(Encryption::Https), true),
+            ("169.254.20.10:853", Some(Encryption::Quic), false),
+        ] {
+            let listener = (address.parse().unwrap(), encryption);
+            assert_eq!(may_be_silenced(&listener), silenced, "{listener:?}");
+        }
+    }
 }
