@@ -149,11 +149,11 @@ impl Sockets {
     }
 
     /// Binds sockets whose packets the kernel drops. To clients it seems that packets are lost, which they send again;
-    /// where nobody listens, they are refused and give up.
-    pub fn bind_silent(address: Address) -> Result<Sockets, BindError> {
-        let sockets = Sockets::bind(address, Port::Shared)?;
-        sockets.switch.silence();
-        Ok(sockets)
+    /// where nobody listens, they are refused and give up. `None` if that is not possible.
+    pub fn bind_silent(address: Address) -> Option<Sockets> {
+        let sockets = Sockets::bind(address, Port::Shared).ok()?;
+        sockets.switch.silence().ok()?;
+        Some(sockets)
     }
 }
 

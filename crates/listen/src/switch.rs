@@ -54,14 +54,11 @@ impl Switch {
     }
 
     /// Drops what arrives from now on: datagrams, and packets that would open a connection.
-    pub(super) fn silence(&self) {
+    pub(super) fn silence(&self) -> io::Result<()> {
         // A classic BPF program of one instruction: take nothing of the packet.
         let nothing = SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
-        for socket in self.datagrams.iter().chain(&self.connections) {
-            if let Err(error) = socket.attach_filter(slice::from_ref(&nothing)) {
-                tracing::debug!(address = %self.address, %error, "cannot silence a listener");
-            }
-        }
+        let mut sockets = self.datagrams.iter().chain(&self.connections);
+        sockets.try_for_each(|socket| socket.attach_filter(slice::from_ref(&nothing)))
     }
 
     /// Makes the kernel give the UDP sockets what arrives on a processor, instead of choosing by hash; `None`
@@ -227,7 +224,7 @@ mod tests {
         for ip in ["127.0.0.1", "::1"] {
             let Some(address) = free(ip) else { continue };
             let sockets = bind(address);
-            sockets.switch.silence();
+            sockets.switch.silence().unwrap();
             let client = UdpSocket::bind((ip, 0)).unwrap();
             client.connect(address).unwrap();
             client.send(b"query").unwrap();

@@ -78,8 +78,7 @@ fn silenced(state: &State) -> Vec<Sockets> {
     let generation = Arc::clone(&state.generation.read());
     let own = generation.config.listen.each().filter(may_be_silenced);
     // Without them, clients are refused for some milliseconds.
-    own.filter_map(|address| Sockets::bind_silent(address).ok())
-        .collect()
+    own.filter_map(Sockets::bind_silent).collect()
 }
 
 /// Whether an address is this node's own, and one more socket there takes nothing from open connections. The kernel
