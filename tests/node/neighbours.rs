@@ -267,6 +267,23 @@ fn from_node_cache_and_back_under_load() {
     node_cache.end();
 }
 
+/// The proxy leaves nothing on the addresses that would take a part of the queries.
+#[test]
+fn an_end_beside_a_node_cache_with_some_of_the_addresses_loses_no_query() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let config = CONFIG.replace("\"169.254.20.10\"\n", "\"169.254.20.10\" \"fd00:20::10\"\n");
+    let proxy = world.start(&config);
+    let node_cache = NodeCache::start(&world);
+    let load = loads(&world);
+    settle();
+    terminate(proxy);
+    let now = Instant::now();
+    settle();
+    ended("beside a node-cache", load, now..now);
+    node_cache.die();
+}
+
 /// node-cache exempts the node's queries to the cluster's DNS address from connection tracking. Written after
 /// ours, that rule would lead the proxy's own queries back to it.
 #[test]

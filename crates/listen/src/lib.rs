@@ -48,7 +48,7 @@ use dnsweir_wire::dns;
 
 use crate::config::{Encryption, Listen};
 use crate::datagrams::BATCH;
-use crate::netstat::Protocol;
+use crate::netstat::{Holder, Protocol};
 use crate::serve::Worker;
 use service::Service;
 
@@ -149,8 +149,16 @@ impl Sockets {
     }
 
     /// Binds sockets whose packets the kernel drops. To clients it seems that packets are lost, which they send again;
-    /// where nobody listens, they are refused and give up. `None` if that is not possible.
+    /// where nobody listens, they are refused and give up. `None` if that is not possible, or another process listens
+    /// there, too: it would lose its share of the packets.
     pub fn bind_silent(address: Address) -> Option<Sockets> {
+        let protocol = match address.1 {
+            None | Some(Encryption::Quic) => Protocol::Udp,
+            Some(Encryption::Tls | Encryption::Https) => Protocol::Tcp,
+        };
+        if netstat::holder(address.0, protocol) != Holder::Ourselves {
+            return None;
+        }
         let sockets = Sockets::bind(address, Port::Shared).ok()?;
         sockets.switch.silence().ok()?;
         Some(sockets)
