@@ -38,7 +38,7 @@ words! {
         r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#;
 
     /// Its name in the configuration.
-    value "NAME" name: String = required in text;
+    value "NAME" name: String = required in signer_name;
     /// The address or URI in the certificate; a final `*` matches any ending.
     property "subject" subject: String = required in subject, "an address or a URI";
     /// The issuer in the certificate.
@@ -116,12 +116,12 @@ fn read_identities(decoder: &mut Decoder, node: &KdlNode, read: &mut Signatures)
 }
 
 fn read_key(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Option<Key> {
-    let mut words = arguments(node).filter_map(|entry| decoder.value("key", entry, text));
-    let (name, file) = (words.next()?, words.next()?);
-    drop(words);
+    let mut entries = arguments(node);
+    let name = decoder.value("key", entries.next()?, signer_name);
+    let file = decoder.value("key", entries.next()?, text)?;
     let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
     let pem = file_of(decoder, node, &file, help)?;
-    let span = head(node);
+    let (name, span) = (name?, head(node));
     Some(Key { name, pem, span })
 }
 
@@ -149,8 +149,15 @@ fn identity(decoder: &mut Decoder, node: &KdlNode) -> Option<SigningIdentity> {
         }
     }
     let span = head(node);
-    let is_complete = !read.subject.is_empty() && !read.issuer.is_empty();
+    let texts = [&read.name, &read.subject, &read.issuer];
+    let is_complete = texts.iter().all(|text| !text.is_empty());
     is_complete.then_some(SigningIdentity { span, ..read })
+}
+
+/// Reads the name of a key or identity.
+fn signer_name(value: &KdlValue) -> Result<String, Wrong> {
+    let help = "write a name: \"platform\"";
+    fitting(value, |name| !name.is_empty(), "is not a name", help)
 }
 
 /// Reads an address or URI, or a prefix of some.
