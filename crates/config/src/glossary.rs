@@ -218,6 +218,7 @@ mod tests {
 
     use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
+    use super::super::node::DUMMIES;
     use super::super::tests::{compare, each_word, problems};
     use super::*;
 
@@ -421,6 +422,14 @@ mod tests {
         "/etc/resolv.conf" "builtin:log" "tls://192.0.2.1%dns.example" "https://192.0.2.1/dns-query"
         "quic://192.0.2.1" "oci://r.example/f:1" "private" "any"
     "##;
+
+    /// Its row cannot name the constant.
+    #[test]
+    fn the_default_of_self_test_is_described() {
+        let addresses = DUMMIES.map(|ip| format!("\"{ip}\"")).join(", ");
+        let shown = glossary(Some("self-test"));
+        assert!(shown.contains(&format!("default: {addresses}\n")), "{shown}");
+    }
 
     #[test]
     fn a_word_is_shown_in_each_of_its_places() {

@@ -25,7 +25,7 @@ words! {
     one "udp-size" udp_size: u16 = 1232 in whole(512..=4096);
     /// Open client connections, over all addresses and workers; the default is lower where
     /// [descriptors](limits.md#descriptors) are scarce.
-    one "tcp-connections" tcp_connections: Option<usize> = ("1024": 1024) in whole(1..=1_000_000);
+    one "tcp-connections" tcp_connections: usize = 1024 in whole(1..=1_000_000);
     /// Open connections per IPv4 address or IPv6 /64 network.
     one "tcp-connections-per-client" tcp_connections_per_client: usize = 128 in whole(1..=1_000_000);
     /// Memory for all connections: unanswered queries and unread replies.
@@ -45,6 +45,8 @@ words! {
     besides {
         /// The subset of the addresses that have a scheme.
         encrypted: Vec<(SocketAddr, Encryption)>;
+        /// Whether `tcp-connections` is set. If not, there are fewer where descriptors are scarce.
+        tcp_connections_written: bool;
     }
 }
 
@@ -80,6 +82,7 @@ fn finish(decoder: &mut Decoder, node: &KdlNode, listen: &mut Listen) {
     listen.addresses = listeners.0.iter().map(|(address, _)| *address).collect();
     listen.clients = clients::decode_of_listener(decoder, block(node), &listen.addresses);
     listen.identity = identity(decoder, node, &listen.encrypted);
+    listen.tcp_connections_written = child(block(node), "tcp-connections").is_some();
     decoder.around.listeners = listeners;
 }
 

@@ -70,7 +70,7 @@ const SELF_TEST: Table<Vec<IpAddr>> = Table {
 };
 
 /// Default source addresses of the self-test: dummy addresses that no host has (RFC 7600, RFC 9780).
-const DUMMIES: [IpAddr; 2] = [
+pub(super) const DUMMIES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
     IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 8)),
 ];

@@ -20,10 +20,7 @@ const WORKER: usize = 8;
 /// A reload that changes everything briefly has both generations' sockets open.
 const GENERATIONS: usize = 2;
 
-/// Client connections, if `tcp-connections` is not set.
-const CONNECTIONS: usize = 1024;
-
-/// The fewest client connections when descriptors are short.
+/// The fewest client connections when descriptors are short and `tcp-connections` is not set.
 const CONNECTIONS_MINIMUM: usize = 64;
 
 /// The fewest sockets to upstreams. When all are in use, queries share the newest ones.
@@ -92,17 +89,17 @@ impl Descriptors {
         let fixed = BASE + pods + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         // Enough that kept connections leave as many sockets for queries over UDP.
         let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));
-        let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);
+        let connections_minimum = match config.listen.tcp_connections_written {
+            true => config.listen.tcp_connections,
+            false => CONNECTIONS_MINIMUM,
+        };
         let needed = (fixed + connections_minimum).saturating_add(sockets_minimum);
         let Some(spare) = limit.checked_sub(needed) else {
             return Err(TooFew { needed, limit });
         };
         // Half of the rest for clients, half for upstreams.
-        let more = CONNECTIONS.saturating_sub(connections_minimum).min(spare / 2);
-        let connections = config
-            .listen
-            .tcp_connections
-            .unwrap_or(connections_minimum + more);
+        let wanted = config.listen.tcp_connections;
+        let connections = wanted.min(connections_minimum + spare / 2);
         let upstream_sockets = most.min(limit - fixed - connections);
         Ok(Descriptors {
             limit,

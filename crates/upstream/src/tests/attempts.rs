@@ -289,6 +289,14 @@ fn no_more_queries_than_allowed_are_under_way() {
     assert_eq!(forwarder.under_way.inside(), 0);
 }
 
+/// Its row in the configuration cannot name the constant.
+#[test]
+fn the_default_of_jostle_is_described() {
+    let most = format!("at most {:?}", config::spell_duration(crate::admission::JOSTLE));
+    let shown = config::glossary(Some("jostle"));
+    assert!(shown.contains(&most), "{shown}");
+}
+
 /// RFC 9520 section 2: a failure for lack of a socket says nothing about the name.
 #[test]
 fn what_is_missing_here_is_no_failure_of_upstreams() {
