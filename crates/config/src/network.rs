@@ -1,7 +1,7 @@
 //! Networks: addresses with a common prefix.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,19 +36,13 @@ impl Network {
     pub const ANY: [Network; 2] = [Network::v4([0; 4], 0), Network::v6([0; 8], 0)];
 
     const fn v4(octets: [u8; 4], length: u8) -> Network {
-        let [a, b, c, d] = octets;
-        Network {
-            address: IpAddr::V4(std::net::Ipv4Addr::new(a, b, c, d)),
-            length,
-        }
+        let address = IpAddr::V4(Ipv4Addr::from_octets(octets));
+        Network { address, length }
     }
 
     const fn v6(groups: [u16; 8], length: u8) -> Network {
-        let [a, b, c, d, e, f, g, h] = groups;
-        Network {
-            address: IpAddr::V6(std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h)),
-            length,
-        }
+        let address = IpAddr::V6(Ipv6Addr::from_segments(groups));
+        Network { address, length }
     }
 
     /// The network of an address with a prefix of `length` bits; `None` if addresses are shorter.
