@@ -363,30 +363,20 @@ fn explain(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Diagnostic {
 mod tests {
     use super::*;
 
-    fn mistakes(text: &str) -> Vec<(usize, String)> {
-        let found = document(text).expect_err(text);
-        found
-            .into_iter()
-            .map(|diagnostic| (diagnostic.span.start, diagnostic.message))
-            .collect()
+    /// The number of mistakes in `text`.
+    fn mistakes(text: &str) -> usize {
+        document(text).expect_err(text).len()
     }
 
+    /// Braces in texts and comments, and properties in their own places.
     #[test]
-    fn braces_in_texts_and_comments_do_not_count() {
+    fn what_looks_like_a_mistake_is_none() {
         for text in [
             r##"a "{" #"}}"}"# /* { /* { */ */ b=1 // {"##,
             "a \"\"\"\n  {{ \"\n  \"\"\"",
             "a #\"\"\"\n  \"#{\n  \"\"\"#",
             r#"a "\"{" "\\""#,
             "/- a { b }\nc { /- d \"{\" }",
-        ] {
-            document(text).unwrap_or_else(|found| panic!("{text}: {found:?}"));
-        }
-    }
-
-    #[test]
-    fn a_property_in_its_own_place_is_none_of_a_node() {
-        for text in [
             "a \\\n  b=1",
             "a \\ // so\n  b=1 { c }",
             "(u8)a b=1",
@@ -397,18 +387,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_unicode_ends_a_string() {
-        let unterminated = [2, 7].map(|at| (at, "unterminated string".into()));
-        assert_eq!(mistakes("a \"b\u{2028}\""), unterminated);
-    }
-
-    #[test]
     fn a_flood_of_errors_is_cut() {
-        assert_eq!(
-            mistakes(&format!("a {{ {}", "}\n".repeat(1000))).len(),
-            MOST_ERRORS
-        );
-        assert_eq!(mistakes(&"a =\n".repeat(1000)).len(), MOST_ERRORS);
+        assert_eq!(mistakes(&format!("a {{ {}", "}\n".repeat(1000))), MOST_ERRORS);
+        assert_eq!(mistakes(&"a =\n".repeat(1000)), MOST_ERRORS);
     }
 
     #[test]
@@ -423,12 +404,12 @@ mod tests {
         document(&format!("\"\\q {}\"", "{".repeat(n))).unwrap_err();
         let deep = |n: usize| format!("{}{}", "a {\n".repeat(n), "}\n".repeat(n));
         document(&deep(MAX_DEPTH)).unwrap();
-        assert_eq!(mistakes(&deep(MAX_DEPTH + 1)).len(), 1);
+        assert_eq!(mistakes(&deep(MAX_DEPTH + 1)), 1);
     }
 
     #[test]
     fn a_text_that_is_too_long_is_not_parsed() {
-        assert_eq!(mistakes(&"\n".repeat(MAX_TEXT + 1)).len(), 1);
+        assert_eq!(mistakes(&"\n".repeat(MAX_TEXT + 1)), 1);
         document(&"\n".repeat(MAX_TEXT)).unwrap();
     }
 }
