@@ -40,9 +40,8 @@ const fn restricted(values: RangeInclusive<usize>, example: &'static str) -> Tab
         shape: Shape {
             example,
             arguments: values,
-            properties: &[],
             children: CLIENTS.shape.children.split_at(3).0,
-            repeated: &[],
+            ..CLIENTS.shape
         },
         words: CLIENTS.words.split_at(3).0,
         ..CLIENTS

@@ -81,7 +81,7 @@ pub fn nodes(decoder: &mut Decoder, nodes: &[KdlNode]) -> Vec<ConfigNode> {
 
 /// Reports annotations, arguments and properties: everything for the filter belongs in the block.
 fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
-    decoder.refuse_annotations(node);
+    decoder.refuse_annotations(node, node.entries());
     if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
         let span = Span::from(first).start..Span::from(last).end();
         decoder.report(span, "`config` takes nothing but a block", "write: config { … }");
@@ -92,7 +92,7 @@ fn refuse_anything_but_a_block(decoder: &mut Decoder, node: &KdlNode) {
 fn flatten(decoder: &mut Decoder, nodes: &[KdlNode], parent: Option<usize>, flat: &mut Vec<ConfigNode>) {
     for node in nodes {
         let others = node.entries().iter().filter(|entry| !names_file(entry));
-        decoder.refuse_annotations_of(node, others);
+        decoder.refuse_annotations(node, others);
         let mut decoded = ConfigNode {
             name: node.name().value().to_owned(),
             arguments: Vec::new(),

@@ -128,7 +128,7 @@ impl Decoder {
     /// Reports everything in `node` that `shape` does not list, and missing arguments.
     pub fn check(&mut self, node: &KdlNode, shape: &Shape) {
         let name = node.name().value();
-        self.refuse_annotations(node);
+        self.refuse_annotations(node, node.entries());
 
         let arguments = arguments(node).count();
         if arguments < *shape.arguments.start() {
@@ -193,13 +193,8 @@ impl Decoder {
         }
     }
 
-    /// Reports type annotations; none are supported here.
-    pub(crate) fn refuse_annotations(&mut self, node: &KdlNode) {
-        self.refuse_annotations_of(node, node.entries());
-    }
-
-    /// Reports type annotations on `node` and on the given entries of it.
-    pub(crate) fn refuse_annotations_of<'k>(
+    /// Reports type annotations on `node` and on the given entries of it, where none are supported.
+    pub(crate) fn refuse_annotations<'k>(
         &mut self,
         node: &'k KdlNode,
         entries: impl IntoIterator<Item = &'k KdlEntry>,

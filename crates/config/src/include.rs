@@ -201,23 +201,15 @@ fn move_by(node: &mut KdlNode, octets: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{folder_with, in_zone, parse_in};
+    use super::super::tests::{folder_with, in_zone, problems};
 
     #[test]
     fn a_configuration_has_limits() {
         let folder = folder_with(&[("empty.kdl", &"// nothing\n".repeat(2000))]);
-        let many: String = (0..300).map(|_| "include \"empty.kdl\"\n").collect();
-        let text = format!("{many}{}", in_zone("forward \"192.0.2.1\""));
-        let report = parse_in(folder.path(), &text).unwrap_err();
-        let problems: Vec<&str> = report
-            .diagnostics()
-            .iter()
-            .map(|found| found.message.as_str())
-            .collect();
+        let one = format!("include {:?}\n", folder.path().join("empty.kdl"));
+        let text = one.repeat(300) + &in_zone("forward \"192.0.2.1\"");
+        let expected = "a configuration has at most 256 files and 4194304 bytes";
         // Once: nothing is read beyond it.
-        assert_eq!(
-            problems,
-            ["a configuration has at most 256 files and 4194304 bytes"]
-        );
+        assert_eq!(problems(&text), [expected]);
     }
 }

@@ -94,13 +94,10 @@ fn check(decoder: &mut Decoder, node: &KdlNode, read: &mut Node) {
 fn read_cluster_dns(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for (ip, span) in decoder.values_at(node, ip) {
-        if addresses.contains(&ip) {
-            let twice = Diagnostic::new(span, format!("{ip} is written twice"));
-            decoder.push(twice.label("again").help("keep one of them"));
-        }
-        addresses.push(ip);
+        let problem = format!("{ip} is written twice");
+        decoder.meet(&mut addresses, ip, span, problem, "keep one of them");
     }
-    addresses
+    addresses.into_iter().map(|(ip, _)| ip).collect()
 }
 
 /// The self-test's source addresses: none with `#false`; otherwise one per family, the configured ones first,

@@ -220,14 +220,12 @@ fn read_on(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<SocketAd
 }
 
 fn read_from(decoder: &mut Decoder, node: &KdlNode, _: &[KdlNode]) -> Vec<Network> {
-    let mut from: Vec<Network> = Vec::new();
+    let mut from = Vec::new();
     for (network, span) in decoder.values_at(node, clients::network(clients::NETWORK)) {
-        if from.contains(&network) {
-            decoder.report(span, format!("{network} is listed twice"), "keep one of them");
-        }
-        from.push(network);
+        let problem = format!("{network} is listed twice");
+        decoder.meet(&mut from, network, span, problem, "keep one of them");
     }
-    from
+    from.into_iter().map(|(network, _)| network).collect()
 }
 
 /// Reports words below a stage that restrict the zone.
