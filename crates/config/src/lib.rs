@@ -87,7 +87,7 @@ pub use kubernetes::{External, Kubeconfig, Kubernetes, Pods};
 pub use listen::Listen;
 pub use lists::{List, ListAnswer, ListFormat, Lists};
 pub use load::{admin_addresses, keeps_network, listeners, load, load_block, modules, parse};
-pub use location::Location;
+pub use location::{Access, Location};
 pub use module::{Builtins, Module, unreadable_help};
 pub use network::{Network, left_aligned};
 pub use node::{Node, NodeMode};

@@ -8,7 +8,7 @@ use kdl::{KdlNode, KdlValue};
 use super::clients::{NETWORK, network};
 use super::decode::{Decoder, Shape, Wrong, arguments, block, child, named_nodes, text, word};
 use super::kubernetes::label;
-use super::location::{Properties, SOURCE};
+use super::location::{Access, SOURCE};
 use super::name::zone_name;
 use super::network::Network;
 use super::pods::PODS;
@@ -68,7 +68,7 @@ words! {
 }
 
 /// Where a list is, and how to fetch it.
-const LOCATION: Table<Properties> = Table {
+const LOCATION: Table<Access> = Table {
     shape: Shape {
         example: r#"source "https://lists.example/ads.txt""#,
         arguments: 1..=1,
@@ -170,9 +170,9 @@ fn list(decoder: &mut Decoder, node: &KdlNode) -> Option<List> {
         decoder.report(node, "this list has no source", LOCATION.shape.help());
         return None;
     };
-    let properties = LOCATION.read(decoder, source);
+    let access = LOCATION.read(decoder, source);
     let entry = arguments(source).next()?;
-    (list.origin, list.size) = origin(decoder, source, properties, entry)?;
+    (list.origin, list.size) = origin(decoder, source, access, entry)?;
     Some(list)
 }
 

@@ -13,8 +13,9 @@ use super::units::{duration, s, size};
 use super::words::words;
 
 words! {
-    /// The properties of a node that names a location.
-    pub(super) struct Properties in SOURCE(2..=2): r#"source "list" "https://lists.example/ads.txt""#;
+    /// The properties of a node that names a [`Location`]. Relative paths are resolved.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Access in SOURCE(2..=2): r#"source "list" "https://lists.example/ads.txt""#, then find_files;
 
     /// Maximum size of a source, or of a folder's files together; a larger one is refused.
     property "size" size: usize = "64MiB" in size(1..=4 << 30);
@@ -37,18 +38,8 @@ words! {
 pub struct Location {
     /// `https:`; or `http:`, only to this machine or with `plain`.
     pub url: Url,
-    /// File with the authorities for the server's certificate; `None`: the system's.
-    pub ca: Option<PathBuf>,
-    /// File with the bearer token to send.
-    pub token: Option<PathBuf>,
-    /// HTTP proxy to use.
-    pub proxy: Option<Url>,
-    /// The server's address, to skip resolving its name.
-    pub address: Option<IpAddr>,
-    /// Size limit of the content, in bytes.
-    pub size: usize,
-    /// Timeout of a request, to the last byte of the response.
-    pub time: Duration,
+    /// How to fetch it.
+    pub access: Access,
 }
 
 /// Whether a text is a URL rather than a path.
@@ -56,35 +47,32 @@ pub(super) fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-/// Decodes the URL `written` and the properties of `node`.
+fn find_files(decoder: &mut Decoder, _: &KdlNode, access: &mut Access) {
+    for file in [&mut access.ca, &mut access.token].into_iter().flatten() {
+        *file = decoder.files.at(&*file);
+    }
+}
+
+/// Decodes the URL `written` in `node`, which has the properties `access`.
 pub(super) fn decode(
     decoder: &mut Decoder,
     node: &KdlNode,
-    properties: Properties,
+    access: Access,
     written: &str,
     span: Span,
 ) -> Option<Location> {
-    let Properties { plain, token, .. } = properties;
-    let url = match url(written, plain, token.is_some()) {
+    let url = match url(written, access.plain, access.token.is_some()) {
         Ok(url) => url,
         Err(wrong) => {
             decoder.report(span, format!("{written:?} {}", wrong.problem), wrong.help);
             return None;
         }
     };
-    if plain && url.scheme() == "https" {
+    if access.plain && url.scheme() == "https" {
         let at = property(node, "plain").map_or(Span::from(node), Span::from);
         decoder.report(at, "`plain` is for http://", "remove it");
     }
-    Some(Location {
-        url,
-        ca: properties.ca.map(|file| decoder.files.at(file)),
-        token: token.map(|file| decoder.files.at(file)),
-        proxy: properties.proxy,
-        address: properties.address,
-        size: properties.size,
-        time: properties.time,
-    })
+    Some(Location { url, access })
 }
 
 fn url(written: &str, plain: bool, token: bool) -> Result<Url, Wrong> {

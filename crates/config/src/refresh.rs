@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Decoder, arguments, block, child, named_nodes, text};
-use super::location::{self, Location, Properties, SOURCE};
+use super::location::{self, Access, Location, SOURCE};
 use super::units::{duration, ms, s};
 use super::words::words;
 
@@ -83,10 +83,10 @@ fn read_sources(decoder: &mut Decoder, node: &KdlNode, refresh: &mut Refresh) {
 }
 
 fn source(decoder: &mut Decoder, node: &KdlNode) -> Option<RefreshSource> {
-    let properties = SOURCE.read(decoder, node);
+    let access = SOURCE.read(decoder, node);
     let name = decoder.argument(node, text)?;
     let entry = arguments(node).nth(1)?;
-    let (origin, size) = origin(decoder, node, properties, entry)?;
+    let (origin, size) = origin(decoder, node, access, entry)?;
     Some(RefreshSource { name, origin, size })
 }
 
@@ -94,13 +94,13 @@ fn source(decoder: &mut Decoder, node: &KdlNode) -> Option<RefreshSource> {
 pub(super) fn origin(
     decoder: &mut Decoder,
     node: &KdlNode,
-    properties: Properties,
+    access: Access,
     entry: &KdlEntry,
 ) -> Option<(RefreshOrigin, usize)> {
     let written = decoder.value("source", entry, text)?;
-    let size = properties.size;
+    let size = access.size;
     if location::is_url(&written) {
-        let location = location::decode(decoder, node, properties, &written, entry.into())?;
+        let location = location::decode(decoder, node, access, &written, entry.into())?;
         return Some((RefreshOrigin::Location(Box::new(location)), size));
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {

@@ -46,9 +46,9 @@ impl Client {
     /// # Errors
     /// When the server cannot be reached or trusted, or sends something else, too much, or too slowly.
     pub async fn fetch(&self, location: &Location) -> Result<Arc<Data>, FetchError> {
-        match timeout(location.time, self.fetch_patiently(location)).await {
+        match timeout(location.access.time, self.fetch_patiently(location)).await {
             Ok(fetched) => fetched,
-            Err(_) => Err(FetchError::TooSlow(location.time)),
+            Err(_) => Err(FetchError::TooSlow(location.access.time)),
         }
     }
 
@@ -85,15 +85,15 @@ impl Client {
     /// Made for each request, to read the current CA certificates from their file.
     fn route(&self, location: &Location) -> Result<Route, FetchError> {
         let host = location.url.host_str().unwrap_or_default();
-        let hosts = [Some(&location.url), location.proxy.as_ref()];
+        let hosts = [Some(&location.url), location.access.proxy.as_ref()];
         let hosts = hosts.into_iter().flatten();
         Ok(Route {
             resolver: Resolver::Upstreams(self.upstreams.clone()),
-            address: location.address.map(|address| (host.to_owned(), address)),
+            address: location.access.address.map(|address| (host.to_owned(), address)),
             written: Some(hosts.filter_map(|url| Some(url.host_str()?.to_owned())).collect()),
-            proxy: location.proxy.clone(),
+            proxy: location.access.proxy.clone(),
             trust: Trust {
-                authorities: location.ca.as_deref().map(authorities).transpose()?,
+                authorities: location.access.ca.as_deref().map(authorities).transpose()?,
                 ..Trust::default()
             },
             keeps_scheme: true,
@@ -124,12 +124,12 @@ impl Client {
             Some(kept) => kept.file.try_clone()?,
             None => in_memory()?,
         };
-        let mut chunks = Chunks::new(response.into_body(), location.size);
+        let mut chunks = Chunks::new(response.into_body(), location.access.size);
         while let Some(chunk) = chunks.next().await? {
             file.write_all(&chunk)?;
         }
         file.rewind()?;
-        let data = Data::read(file, location.size as u64)?;
+        let data = Data::read(file, location.access.size as u64)?;
         description.sha256 = data.digest();
         if let (Some(copies), Some(kept)) = (&self.copies, kept.take()) {
             copies.keep(location, kept, &description)?;
@@ -144,7 +144,7 @@ fn headers(location: &Location) -> Result<HeaderMap, FetchError> {
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     // Digests are over what is sent.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    if let Some(file) = &location.token {
+    if let Some(file) = &location.access.token {
         let wrong = |problem: String| FetchError::File {
             file: file.clone(),
             problem,

@@ -53,7 +53,7 @@ impl Copies {
     /// Reads the copy, if it matches the description and is within the location's current size limit.
     pub(super) fn read(&self, location: &Location, described: &Description) -> Option<Arc<Data>> {
         let name = name(location);
-        let data = Data::read(self.0.file(&name).ok()?, location.size as u64).ok()?;
+        let data = Data::read(self.0.file(&name).ok()?, location.access.size as u64).ok()?;
         for name in [&name, &self::described(&name)] {
             // If touching fails, it is evicted first, but can still be used.
             let _ = self.0.touch(name);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::config::{Location, parse};
+use crate::config::{Access, Location, parse};
 use crate::private_folder::PrivateFolder;
 use crate::web::{WebServer, authority, page};
 
@@ -38,12 +38,13 @@ impl Place {
         fs::write(&ca, authority()).unwrap();
         let location = Location {
             url: url.parse().unwrap(),
-            ca: Some(ca),
-            token: None,
-            proxy: None,
-            address: Some(Ipv4Addr::LOCALHOST.into()),
-            size: 1 << 20,
-            time: Duration::from_secs(30),
+            access: Access {
+                ca: Some(ca),
+                address: Some(Ipv4Addr::LOCALHOST.into()),
+                size: 1 << 20,
+                time: Duration::from_secs(30),
+                ..Access::default()
+            },
         };
         Place {
             folder,
@@ -126,7 +127,7 @@ async fn the_last_good_copy_is_there_when_the_server_is_not() {
     let copy = place.client().last_good(&place.location).unwrap();
     assert_eq!(&copy[..], b"one");
     let mut smaller = place.location.clone();
-    smaller.size = 2;
+    smaller.access.size = 2;
     assert!(place.client().last_good(&smaller).is_none());
 }
 
@@ -167,13 +168,13 @@ async fn only_the_right_certificate_is_trusted() {
     let mut unknown = Place::over_tls("lists.example");
     unknown.server.serve("forged", "a");
     let strangers = rcgen::generate_simple_self_signed(["lists.example".to_owned()]).unwrap();
-    fs::write(unknown.location.ca.as_ref().unwrap(), strangers.cert.pem()).unwrap();
+    fs::write(unknown.location.access.ca.as_ref().unwrap(), strangers.cert.pem()).unwrap();
     let error = unknown.fetch().await.unwrap_err();
     assert!(error.contains("invalid peer certificate"), "{error}");
-    fs::write(unknown.location.ca.as_ref().unwrap(), "nothing").unwrap();
+    fs::write(unknown.location.access.ca.as_ref().unwrap(), "nothing").unwrap();
     let error = unknown.fetch().await.unwrap_err();
     assert!(error.ends_with("it has no certificate in PEM"), "{error}");
-    unknown.location.ca = Some("/nowhere/ca.pem".into());
+    unknown.location.access.ca = Some("/nowhere/ca.pem".into());
     let error = unknown.fetch().await.unwrap_err();
     assert!(error.starts_with("/nowhere/ca.pem: No such file"), "{error}");
     assert!(unknown.server.requests().is_empty());
@@ -183,7 +184,7 @@ async fn only_the_right_certificate_is_trusted() {
 async fn a_token_is_read_each_time_and_told_to_nobody_else() {
     let mut place = Place::plain();
     let token = place.folder.path().join("token");
-    place.location.token = Some(token.clone());
+    place.location.access.token = Some(token.clone());
     let error = place.fetch().await.unwrap_err();
     assert!(error.contains("token: No such file"), "{error}");
     place.server.serve("one", "a");
@@ -264,7 +265,7 @@ async fn redirects_lead_to_no_private_address() {
 #[tokio::test]
 async fn what_is_too_large_is_not_taken() {
     let mut place = Place::plain();
-    place.location.size = 3;
+    place.location.access.size = 3;
     place.server.serve("abc", "a");
     assert_eq!(place.fetch().await, found("abc"));
     place.server.serve("abcd", "b");
@@ -305,7 +306,7 @@ async fn a_server_that_says_nothing_costs_its_time() {
     place.location.url = format!("http://{}/", silent.local_addr().unwrap())
         .parse()
         .unwrap();
-    place.location.time = Duration::from_millis(100);
+    place.location.access.time = Duration::from_millis(100);
     assert_eq!(place.fetch().await.unwrap_err(), "it took longer than 100ms");
 }
 
@@ -314,7 +315,7 @@ async fn a_proxy_is_asked_if_there_is_one() {
     let mut place = Place::plain();
     let proxy = WebServer::plain();
     proxy.serve("by proxy", "a");
-    place.location.proxy = Some(format!("http://{}", proxy.address).parse().unwrap());
+    place.location.access.proxy = Some(format!("http://{}", proxy.address).parse().unwrap());
     place.location.url = "http://lists.example/ads".parse().unwrap();
     assert_eq!(place.fetch().await, found("by proxy"));
     assert!(proxy.requests()[0].starts_with("get http://lists.example/ads http/1.1"));
@@ -353,7 +354,7 @@ async fn addresses_are_asked_of_the_upstreams_of_the_zone() {
     );
     let config = parse("test", &text, Path::new("/"), &[]).unwrap();
     let mut place = Place::over_tls("lists.example");
-    place.location.address = None;
+    place.location.access.address = None;
     place.server.serve("one", "a");
     let client = Client::new(Upstreams::of(&config), None);
     assert_eq!(fetch(&client, &place.location).await, found("one"));
