@@ -127,13 +127,6 @@ pub struct Clients {
     pub responses: Option<Rate>,
 }
 
-/// An argument of `allow` or `refuse`.
-enum Who {
-    Network(Network),
-    /// A keyword, and the networks it stands for, as far as they are known here.
-    Word(&'static str, &'static [Network]),
-}
-
 /// The keyword for the networks of the node's addresses.
 const NODE: &str = "node";
 
@@ -158,16 +151,12 @@ pub(super) fn decode(decoder: &mut Decoder, shape: &Shape, node: &KdlNode) -> Cl
     for (name, allowed) in [("allow", true), ("refuse", false)] {
         let Some(list) = child(nodes, name) else { continue };
         decoder.check(list, &ALLOW.shape);
-        for (who, span) in decoder.values_at(list, |value: &KdlValue| who(value, allowed)) {
-            let networks = match who {
-                Who::Network(network) => vec![network],
-                Who::Word(word, networks) => {
-                    let problem = format!("{word:?} is written twice");
-                    decoder.meet(&mut words, word, span, problem, "keep one of them");
-                    networks.to_vec()
-                }
-            };
-            let word = matches!(who, Who::Word(..));
+        for ((word, networks), span) in decoder.values_at(list, |value: &KdlValue| who(value, allowed)) {
+            if let Some(word) = word {
+                let problem = format!("{word:?} is written twice");
+                decoder.meet(&mut words, word, span, problem, "keep one of them");
+            }
+            let word = word.is_some();
             rules.extend(networks.into_iter().map(|network| Rule {
                 network,
                 allowed,
@@ -216,21 +205,22 @@ pub(super) fn decode_of_listener(
     found
 }
 
-/// Reads a keyword, a network or an address.
-fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
+/// Reads a keyword, a network or an address. Returns the keyword, if it is one, and the networks that it stands
+/// for, as far as they are known here.
+fn who(value: &KdlValue, allowed: bool) -> Result<(Option<&'static str>, Vec<Network>), Wrong> {
     const HELP: &str = "write a network, an address or a word: \"192.0.2.0/24\", \"2001:db8::1\", \"private\", \"node\", \"any\"";
     let text = value
         .as_string()
         .ok_or_else(|| Wrong::new("is not a network", HELP))?;
     match text {
-        "private" => Ok(Who::Word("private", &Network::PRIVATE)),
-        "any" if allowed => Ok(Who::Word("any", &Network::ANY)),
-        NODE if allowed => Ok(Who::Word(NODE, &[])),
+        "private" => Ok((Some("private"), Network::PRIVATE.to_vec())),
+        "any" if allowed => Ok((Some("any"), Network::ANY.to_vec())),
+        NODE if allowed => Ok((Some(NODE), Vec::new())),
         "any" | NODE => {
             let help = "list the clients that may ask in `allow`: all others are refused";
             Err(Wrong::new("can only be allowed", help))
         }
-        _ => network(HELP)(value).map(Who::Network),
+        _ => Ok((None, vec![network(HELP)(value)?])),
     }
 }
 

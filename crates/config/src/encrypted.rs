@@ -53,10 +53,7 @@ pub(super) fn scheme(text: &str) -> Option<Result<(Encryption, &str), Wrong>> {
     let (scheme, rest) = text.split_once("://")?;
     let known = ENCRYPTIONS.into_iter().find(|known| known.word() == scheme);
     let unknown = || {
-        let known: Vec<String> = ENCRYPTIONS
-            .iter()
-            .map(|known| format!("{}://", known.word()))
-            .collect();
+        let known = ENCRYPTIONS.map(|known| format!("{}://", known.word()));
         let known = known.join(" or ");
         let help = format!("write {known}, or an address alone for DNS in clear text");
         Wrong::new("is of a scheme that is not known", help)

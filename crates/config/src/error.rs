@@ -176,11 +176,8 @@ impl Span {
 
     /// The span limited to the length of `text`, so that rendering cannot fail.
     fn within(self, text: &str) -> Span {
-        let start = self.start.min(text.len());
-        Span {
-            start,
-            length: self.end().min(text.len()) - start,
-        }
+        let length = text.len();
+        (self.start.min(length)..self.end().min(length)).into()
     }
 }
 
@@ -277,10 +274,8 @@ impl Report {
     /// filter, say) rejected the configuration without giving a reason, and the report should say so.
     pub fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Report {
         if diagnostics.is_empty() {
-            diagnostics.push(Diagnostic::new(
-                Span::default(),
-                "rejected, and no reason was given",
-            ));
+            let problem = "rejected, and no reason was given";
+            diagnostics.push(Diagnostic::new(Span::default(), problem));
         }
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
         Report {
@@ -314,18 +309,15 @@ impl Report {
 
     /// The line of each mistake, counted from 1, in the order of [`diagnostics`](Self::diagnostics).
     pub fn lines(&self) -> Vec<usize> {
-        self.diagnostics
-            .iter()
-            .map(|diagnostic| self.source.line(diagnostic.span))
-            .collect()
+        let spans = self.diagnostics.iter().map(|diagnostic| diagnostic.span);
+        spans.map(|span| self.source.line(span)).collect()
     }
 
     /// Renders the report as text that ends in a newline, with ANSI colours if `colour` is set.
     pub fn render(&self, colour: bool) -> String {
-        let theme = if colour {
-            GraphicalTheme::unicode()
-        } else {
-            GraphicalTheme::unicode_nocolor()
+        let theme = match colour {
+            true => GraphicalTheme::unicode(),
+            false => GraphicalTheme::unicode_nocolor(),
         };
         let handler = GraphicalReportHandler::new_themed(theme)
             .with_links(false)
@@ -347,12 +339,8 @@ impl Report {
             if handler.render_report(&mut out, &shown).is_err() {
                 // Only a span outside the text can fail, which `Shown` prevents; even so, report the mistake.
                 out.truncate(before);
-                let line = self.source.line(diagnostic.span);
-                out.push_str(&format!(
-                    "  × {}:{line}: {}\n",
-                    self.source.name(),
-                    shown.diagnostic.message
-                ));
+                let (name, line) = (self.source.name(), self.source.line(diagnostic.span));
+                out.push_str(&format!("  × {name}:{line}: {}\n", shown.diagnostic.message));
             }
         }
         if let Some(more @ 1..) = self.diagnostics.len().checked_sub(rendered) {

@@ -184,16 +184,12 @@ mod tests {
         };
         let text = value.as_string().unwrap_or_default();
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-        let has_unit = rule("pattern")
-            .and_then(KdlValue::as_string)
-            .is_none_or(|pattern| {
-                let units = pattern
-                    .strip_prefix("^[0-9]+(")
-                    .unwrap()
-                    .strip_suffix(")$")
-                    .unwrap();
-                unit.len() < text.len() && units.split('|').any(|known| known == unit)
-            });
+        let pattern = rule("pattern").and_then(KdlValue::as_string);
+        let has_unit = pattern.is_none_or(|pattern| {
+            let units = pattern.strip_prefix("^[0-9]+(").unwrap();
+            let mut units = units.strip_suffix(")$").unwrap().split('|');
+            unit.len() < text.len() && units.any(|known| known == unit)
+        });
         let is_word = kind.get("enum").is_none_or(|words| {
             let words = words.entries().iter();
             words.map(KdlEntry::value).any(|word| word == value)

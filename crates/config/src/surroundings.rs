@@ -76,9 +76,7 @@ impl Listeners {
 
     /// The wildcard listener, if there is one, and its span.
     pub fn wildcard(&self) -> Option<(SocketAddr, Span)> {
-        self.0
-            .iter()
-            .find(|(listener, _)| listener.ip().is_unspecified())
-            .copied()
+        let mut listeners = self.0.iter().copied();
+        listeners.find(|(listener, _)| listener.ip().is_unspecified())
     }
 }

@@ -301,7 +301,6 @@ macro_rules! words {
     };
     (@read hand $($rest:tt)*) => { Default::default() };
     (@read hands $($rest:tt)*) => { Default::default() };
-    (@read stage $($rest:tt)*) => { Default::default() };
     (@read values $($rest:tt)*) => { Default::default() };
     (@read $form:ident [$m:ident $n:ident $b:ident] $word:literal []
         ($text:literal: $($example:literal)+, else $absent:expr) [$kind:expr]) => {
